@@ -1,0 +1,1 @@
+"""How turns get in: the event, the stream and the clients that append to it."""

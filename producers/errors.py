@@ -1,0 +1,72 @@
+"""Every error this project raises on purpose, as one tree. No I/O.
+
+    ScopeRecallError
+    ├── UsageError             the caller's mistake; the command exits with 2
+    │   ├── SettingsError      a setting is unknown, misspelt or out of range
+    │   └── InvalidEvent       a turn event breaks a limit; names field, limit and value
+    ├── RetryableError         the same call may succeed later; nothing was lost
+    │   ├── StreamUnavailable  Redis does not answer
+    │   ├── StreamFull         the stream is at its high-water mark
+    │   ├── EmbedderUnavailable  the embedding service does not answer or is overloaded
+    │   └── StoreUnavailable   the catalog or the vector store cannot be used right now
+    ├── PoisonError            this event can never be stored; it becomes a dead letter
+    ├── ModelError             a model cannot be loaded or must not be used; names it
+    └── NotReady               the data dir, catalog or a process that is needed is not there
+
+Foreign exceptions are mapped onto this tree in the adapter that meets them.
+"""
+
+from __future__ import annotations
+
+
+class ScopeRecallError(Exception):
+    """Root of the tree. Its message is written for the person who reads it."""
+
+
+class UsageError(ScopeRecallError):
+    """The caller asked for something that cannot be done as asked."""
+
+
+class SettingsError(UsageError):
+    """A setting is unknown, misspelt or out of range."""
+
+
+class InvalidEvent(UsageError):
+    """A turn event breaks a limit."""
+
+
+class RetryableError(ScopeRecallError):
+    """The same call may succeed later."""
+
+
+class StreamUnavailable(RetryableError):
+    """Redis does not answer."""
+
+
+class StreamFull(RetryableError):
+    """The stream stayed at its high-water mark for as long as the caller would wait."""
+
+
+class EmbedderUnavailable(RetryableError):
+    """The embedding service does not answer, or asks for patience."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds the service asked to wait, when it said so."""
+
+
+class StoreUnavailable(RetryableError):
+    """The catalog or the vector store cannot be used right now."""
+
+
+class PoisonError(ScopeRecallError):
+    """This event can never be stored."""
+
+
+class ModelError(ScopeRecallError):
+    """A model cannot be loaded, or must not be used."""
+
+
+class NotReady(ScopeRecallError):
+    """The data dir, the catalog or a process that is needed is not there."""

@@ -1,0 +1,53 @@
+"""Every Redis key this project uses, in one place. No I/O.
+
+All start with the `key_prefix` setting, RQ's own included, so that a Redis can be shared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from producers.settings import Lane
+
+GROUP = "ingest"
+"""The consumer group on both streams."""
+
+EVENT_FIELD = b"event"
+"""Stream entry field: the TurnEvent as JSON."""
+ORDER_FIELD = b"order"
+"""Stream entry field, on replayed entries only: the entry id it first had, which decides between revisions."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Keys under one prefix."""
+
+    prefix: str
+
+    def stream(self, lane: Lane) -> str:
+        """Stream of accepted, not yet stored events."""
+        return f"{self.prefix}:stream:{lane}"
+
+    @property
+    def dead(self) -> str:
+        """Stream of dead letters."""
+        return f"{self.prefix}:dead"
+
+    def claim_cursor(self, lane: Lane) -> str:
+        """String: where the next XAUTOCLAIM goes on. Carried, or the tail of a long pending list is never reached."""
+        return f"{self.prefix}:claim-cursor:{lane}"
+
+    @property
+    def counters(self) -> str:
+        """Hash of event counts since the beginning: stored, revised, duplicate, stale, dead, lost_entry, redelivered."""
+        return f"{self.prefix}:counters"
+
+    @property
+    def rq_prefix(self) -> str:
+        """Prefix of RQ's own keys."""
+        return f"{self.prefix}:rq"
+
+    @staticmethod
+    def queue(lane: str) -> str:
+        """RQ queue name of a lane, or of `maintenance`."""
+        return f"scope-recall-{lane}"

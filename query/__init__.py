@@ -1,0 +1,1 @@
+"""How memory comes out: candidates, fusion, reranking and the context block."""

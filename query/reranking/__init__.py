@@ -1,0 +1,1 @@
+"""Rerankers: one port, several adapters, chosen by a setting."""

@@ -1,0 +1,1 @@
+"""How turns become memory: intake, chunking, embedding, the stores and their upkeep."""

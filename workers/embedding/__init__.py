@@ -1,0 +1,1 @@
+"""Embedders: one port, several adapters, chosen by a setting."""

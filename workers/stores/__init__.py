@@ -1,0 +1,1 @@
+"""The two stores: the catalog (truth) and the vectors (rebuildable)."""
