@@ -1,0 +1,87 @@
+"""What one recall may see. Pure: values only, no I/O.
+
+Both stores read the same scope: the vector store as a prefilter, the catalog again when a hit is hydrated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from producers.errors import UsageError
+from producers.events import MAX_ID_CHARS, utc_microseconds
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Filters of one recall; an empty tuple or None does not filter. Only the tenant is required.
+
+    Values within one field are alternatives (a turn has any of the tags); the fields must all hold.
+    """
+
+    tenant: str
+    sessions: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    exclude_sessions: tuple[str, ...] = ()
+    since: datetime | None = None
+    """Turns said at or after this moment; a turn without a time is left out."""
+    until: datetime | None = None
+    """Turns said before this moment; a turn without a time is left out."""
+
+    def __post_init__(self) -> None:
+        if not self.tenant:
+            raise UsageError("tenant: recall needs one; it is what keeps one agent's memory from another's")
+        if len(self.tenant) > MAX_ID_CHARS:
+            raise UsageError(f"tenant: {len(self.tenant)} characters, over the limit of {MAX_ID_CHARS}")
+        for name, moment in (("since", self.since), ("until", self.until)):
+            if moment is not None and moment.tzinfo is None:
+                raise UsageError(f"{name}: {moment.isoformat()} has no time zone; add an offset, such as Z or +08:00")
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            raise UsageError(
+                f"since {self.since.isoformat()} is not before until {self.until.isoformat()}; swap them or widen the range"
+            )
+
+    @property
+    def since_us(self) -> int | None:
+        return utc_microseconds(self.since)
+
+    @property
+    def until_us(self) -> int | None:
+        return utc_microseconds(self.until)
+
+
+@dataclass(frozen=True)
+class ScopedTurn:
+    """The fields of a stored turn that a scope looks at."""
+
+    tenant: str
+    session_id: str
+    agent_id: str | None
+    role: str
+    source: str
+    tags: tuple[str, ...]
+    created_at_us: int | None
+
+
+def in_scope(turn: ScopedTurn, scope: Scope) -> bool:
+    """Whether recall may return `turn`: the plain reading of the scope, which every store must agree with."""
+    return (
+        turn.tenant == scope.tenant
+        and _any_of(turn.session_id, scope.sessions)
+        and _any_of(turn.agent_id, scope.agents)
+        and _any_of(turn.role, scope.roles)
+        and _any_of(turn.source, scope.sources)
+        and (not scope.tags or any(tag in scope.tags for tag in turn.tags))
+        and turn.session_id not in scope.exclude_sessions
+        and (scope.since_us is None or (turn.created_at_us is not None and turn.created_at_us >= scope.since_us))
+        and (scope.until_us is None or (turn.created_at_us is not None and turn.created_at_us < scope.until_us))
+    )
+
+
+def _any_of(value: str | None, wanted: Iterable[str]) -> bool:
+    alternatives = tuple(wanted)
+    return not alternatives or value in alternatives
