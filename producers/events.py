@@ -174,7 +174,7 @@ def _shorten(value: object, limit: int = 60) -> str:
 def _refuse_control(value: str) -> None:
     found = _CONTROL.search(value)
     if found:
-        raise ValueError(f"holds the control character {ascii(found.group())} at position {found.start()}")
+        raise ValueError(f"holds the control character {found.group()!a} at position {found.start()}")
 
 
 def _digest(text: str) -> str:
@@ -185,4 +185,4 @@ def utc_microseconds(moment: datetime | None) -> int | None:
     """Microseconds since 1970 in UTC, the form both stores keep; None stays None."""
     if moment is None:
         return None
-    return int(round(moment.timestamp() * 1_000_000))
+    return round(moment.timestamp() * 1_000_000)

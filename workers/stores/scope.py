@@ -42,7 +42,8 @@ class Scope:
                 raise UsageError(f"{name}: {moment.isoformat()} has no time zone; add an offset, such as Z or +08:00")
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise UsageError(
-                f"since {self.since.isoformat()} is not before until {self.until.isoformat()}; swap them or widen the range"
+                f"since {self.since.isoformat()} is not before until {self.until.isoformat()}; "
+                "swap them or widen the range"
             )
 
     @property

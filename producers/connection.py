@@ -1,0 +1,63 @@
+"""The connection to Redis and the mapping of its errors. Does I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import redis
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import BusyLoadingError
+from redis.retry import Retry
+
+from producers.errors import StreamFull, StreamUnavailable
+from producers.settings import Settings
+
+FIRST_WAIT = 0.05
+LONGEST_WAIT = 2.0
+"""Seconds between two attempts; a Redis that restarts is back within a few of these."""
+CONNECT_TIMEOUT = 5.0
+SOCKET_TIMEOUT = 30.0
+"""Seconds; longer than any blocking read here asks Redis to wait."""
+
+TRANSIENT = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, BusyLoadingError)
+
+
+def connect(settings: Settings, *, patience: float = 0.0) -> redis.Redis:
+    """A client that answers in bytes. Each call is tried again for about `patience` seconds while Redis is away."""
+    attempts = int(patience / LONGEST_WAIT) + (5 if patience else 0)
+    return redis.Redis.from_url(
+        settings.redis_location,
+        socket_connect_timeout=CONNECT_TIMEOUT,
+        socket_timeout=SOCKET_TIMEOUT,
+        retry=Retry(ExponentialBackoff(cap=LONGEST_WAIT, base=FIRST_WAIT), attempts),
+        retry_on_error=list(TRANSIENT),
+        health_check_interval=0,
+    )
+
+
+@contextmanager
+def mapped_errors(settings: Settings) -> Iterator[None]:
+    """Map Redis' errors onto ours, naming the address and what to do."""
+    try:
+        yield
+    except redis.exceptions.OutOfMemoryError as error:
+        raise StreamFull(
+            f"Redis at {safe_location(settings)} is out of memory ({error}): nothing was added by this call. "
+            "Let the workers drain it, or raise its maxmemory"
+        ) from None
+    except TRANSIENT as error:
+        raise StreamUnavailable(
+            f"no Redis at {safe_location(settings)} ({_first_line(error)}): start `scope-recall up` for this data dir, "
+            "or set redis_url (SCOPE_RECALL_REDIS_URL) to a running one"
+        ) from None
+
+
+def safe_location(settings: Settings) -> str:
+    """The address without its password, fit for a message."""
+    scheme, _, rest = settings.redis_location.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

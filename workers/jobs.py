@@ -1,0 +1,128 @@
+"""The jobs that RQ runs. Their dotted names and arguments are wire format; they take ids only. Does I/O.
+
+A job never raises for what a turn holds: RQ would keep the traceback. It settles what is stored, buries what is poison,
+waits while a service is away, and leaves the rest to be delivered again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from rq.timeouts import BaseTimeoutException
+
+from producers.connection import TRANSIENT
+from producers.errors import InvalidEvent, ModelError, NotReady, PoisonError, RetryableError
+from producers.events import parse_event
+from producers.logs import get_logger
+from producers.settings import Lane, Settings
+from workers.ingest import Arrival, Pipeline
+from workers.lease import Lease
+from workers.ledger import Entry, Ledger
+from workers.runtime import Stopping, runtime
+
+FIRST_WAIT = 0.5
+LONGEST_WAIT = 30.0
+"""Seconds between two attempts while a store or the embedder is away; doubled each time."""
+
+log = get_logger(__name__)
+
+
+def ingest(lane: Lane, entry_ids: list[str], delivery: int) -> None:
+    """Store the events behind these stream entries, then acknowledge and delete them."""
+    resident = runtime()
+    if resident.pipeline is None:
+        raise RuntimeError("this worker has no encoder: it only takes maintenance jobs")
+    ledger = Ledger(resident.client, resident.settings, lane, resident.consumer)
+    with Lease(ledger, entry_ids, resident.settings.lease):
+        entries = ledger.fetch(entry_ids)
+        try:
+            BatchJob(ledger, resident.pipeline, resident.settings, resident.wait, delivery).run(entries)
+        except Stopping:
+            ledger.release(entry_ids)
+            log.info("batch_released", lane=lane, entries=len(entry_ids), reason="worker is stopping")
+
+
+def run_maintenance(name: str) -> None:
+    """Run one maintenance job by name."""
+    from workers.maintenance import run
+
+    run.run_job(name, runtime().settings, trigger="schedule")
+
+
+class BatchJob:
+    """One delivery of one batch."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        pipeline: Pipeline,
+        settings: Settings,
+        wait: Callable[[float], None],
+        delivery: int,
+    ) -> None:
+        self._ledger = ledger
+        self._pipeline = pipeline
+        self._settings = settings
+        self._wait = wait
+        self._delivery = delivery
+
+    def run(self, entries: Sequence[Entry]) -> None:
+        """Store all that can be stored; poison is found by halving, so that its batch-mates are stored."""
+        arrivals = self._decode(entries)
+        if arrivals:
+            self._store([entry for entry, _ in arrivals], [arrival for _, arrival in arrivals])
+
+    def _decode(self, entries: Sequence[Entry]) -> list[tuple[Entry, Arrival]]:
+        arrivals = []
+        for entry in entries:
+            try:
+                event = parse_event(entry.payload, self._settings)
+            except InvalidEvent as error:
+                # The producer checks as well; this is an entry from another program, version or limit.
+                self._bury(entry, f"not a valid turn event: {error}")
+            else:
+                arrivals.append((entry, Arrival(event, entry.order)))
+        return arrivals
+
+    def _store(self, entries: Sequence[Entry], arrivals: Sequence[Arrival]) -> None:
+        try:
+            outcomes = self._patiently(lambda: self._pipeline.store(arrivals))
+        except (Stopping, BaseTimeoutException, *TRANSIENT):
+            raise
+        except Exception as error:  # noqa: BLE001  # any failure must be pinned to the entry that causes it
+            if len(entries) > 1:
+                middle = len(entries) // 2
+                self._store(entries[:middle], arrivals[:middle])
+                self._store(entries[middle:], arrivals[middle:])
+            else:
+                self._fail(entries[0], error)
+            return
+        self._ledger.settle([entry.id for entry in entries])
+        redelivered = {"redelivered": len(entries)} if self._delivery > 1 else {}
+        self._ledger.count(Counter({**outcomes, **redelivered}))
+
+    def _patiently(self, attempt: Callable[[], Counter[str]]) -> Counter[str]:
+        """Try until it works, while what stands in the way may pass: waiting loses nothing, giving up would."""
+        wait = FIRST_WAIT
+        while True:
+            try:
+                return attempt()
+            except (RetryableError, ModelError, NotReady) as error:
+                seconds = getattr(error, "retry_after", None) or wait
+                log.warning("waiting", reason=str(error), seconds=seconds)
+                self._wait(seconds)
+                wait = min(wait * 2, LONGEST_WAIT)
+
+    def _fail(self, entry: Entry, error: Exception) -> None:
+        reason = f"{type(error).__name__}: {error}" if isinstance(error, PoisonError) else type(error).__name__
+        if isinstance(error, PoisonError):
+            self._bury(entry, reason)
+            return
+        # Not known to be the entry's fault: it stays pending and is delivered again, alone, up to the limit.
+        log.exception("entry_failed", lane=self._ledger.lane, entry=entry.id, error_type=reason)
+        self._ledger.record_failure(entry.id, f"{reason} in the worker (see its log) on delivery {self._delivery}")
+
+    def _bury(self, entry: Entry, reason: str) -> None:
+        self._ledger.bury(entry, reason, self._delivery)
+        log.error("dead_letter", lane=self._ledger.lane, entry=entry.id, reason=reason)

@@ -1,0 +1,73 @@
+"""What stays resident in a worker process: settings, connection, encoder and stores. Built once, before the first job.
+
+RQ calls jobs by name with JSON arguments, so this is where a job finds them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import Event
+
+import redis
+
+from producers.settings import Settings
+from workers.embedding.port import Embedder
+from workers.embedding.registry import load_embedder
+from workers.ingest import Pipeline
+from workers.stores.catalog import Catalog
+from workers.stores.space import Space
+from workers.stores.vectors import VectorStore
+
+
+class Stopping(Exception):  # not an error: the worker was asked to stop
+    """The worker was asked to stop while a job was waiting."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The resident parts."""
+
+    settings: Settings
+    client: redis.Redis
+    consumer: str
+    stopping: Event
+    pipeline: Pipeline | None
+    """None in a maintenance worker, which embeds nothing."""
+
+    def wait(self, seconds: float) -> None:
+        """Sleep; raises `Stopping` as soon as the worker is asked to stop."""
+        if self.stopping.wait(seconds):
+            raise Stopping
+
+
+_runtime: Runtime | None = None
+
+
+def install(resident: Runtime) -> None:
+    """Make `resident` what `runtime()` returns in this process."""
+    global _runtime
+    _runtime = resident
+
+
+def runtime() -> Runtime:
+    """The resident parts of this worker process."""
+    if _runtime is None:
+        raise RuntimeError("this job runs outside a scope-recall worker: start one with `scope-recall worker`")
+    return _runtime
+
+
+def space_of(embedder: Embedder, settings: Settings) -> Space:
+    """The space that these settings and this embedder make."""
+    tokens = min(settings.chunk_tokens or embedder.max_tokens, embedder.max_tokens)
+    # An overlap of half a chunk or more would store everything twice.
+    overlap = min(settings.chunk_overlap, tokens // 4)
+    return Space(embedder.name, embedder.dimension, tokens, overlap)
+
+
+def build_pipeline(settings: Settings) -> Pipeline:
+    """Load the encoder, open the stores, and make sure that the catalog's vectors are this encoder's."""
+    embedder = load_embedder(settings.embedder, settings)
+    catalog = Catalog.open(settings.catalog_location, create=True)
+    space = space_of(embedder, settings)
+    catalog.adopt_space(space)
+    return Pipeline(catalog, VectorStore(settings.vectors_location), embedder, space)

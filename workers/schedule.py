@@ -1,0 +1,102 @@
+"""The scheduled jobs: which they are and when they are due. Pure, but for `run_scheduler`, which enqueues them in RQ.
+
+Cron fields match the host's local time, as in RQ. Any number of schedulers may run: a job's id is its name and its due
+time, and RQ refuses a second job of one id.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import redis
+import structlog
+from croniter import CroniterError, croniter  # type: ignore[import-untyped]  # comes with rq, without types
+
+from producers.errors import SettingsError
+from producers.settings import Settings
+
+RECONNECT_SECONDS = 1.0
+EXAMPLE = "*/5 * * * *"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class MaintenanceJob:
+    """A job that the scheduler enqueues on the maintenance queue, with its name as the only argument."""
+
+    name: str
+    cron: str
+    """Five fields: minute, hour, day, month, weekday."""
+    function: str = "workers.jobs.run_maintenance"
+    """Dotted name; wire format, like everything an RQ job holds."""
+
+
+def maintenance_jobs(settings: Settings) -> list[MaintenanceJob]:
+    """The jobs as the settings have them. Raises `SettingsError` naming the setting that is no cron expression."""
+    return [MaintenanceJob("index", checked_cron("index_cron", settings.index_cron))]
+
+
+def checked_cron(setting: str, cron: str) -> str:
+    """`cron` itself. Raises `SettingsError` when it is none, or when no date ever matches it."""
+    try:
+        next_times(cron, 1)
+    except (CroniterError, ValueError) as error:
+        raise SettingsError(
+            f"setting {setting} = {cron!r} is not a cron expression that comes due: {error}. "
+            f"It takes five fields, minute hour day month weekday, such as {EXAMPLE!r}"
+        ) from None
+    return cron
+
+
+def next_times(cron: str, n: int, after: datetime | None = None) -> list[datetime]:
+    """The next `n` due times after `after` (aware; default now), in UTC. Raises croniter's errors."""
+    if len(cron.split()) != 5 and not cron.startswith("@"):
+        raise ValueError(f"{len(cron.split())} fields")  # croniter would read a sixth as seconds
+    after = after or datetime.now(UTC)
+    matches = croniter(cron, after.astimezone().replace(tzinfo=None))
+    times: list[datetime] = []
+    while len(times) < n:
+        due = matches.get_next(datetime).astimezone(UTC)
+        if due > after:  # in the hour that a clock change repeats, a local time means its first occurrence
+            times.append(due)
+    return times
+
+
+def job_id(name: str, due: datetime) -> str:
+    """The id of the run of `name` that is due at `due`; the same from every scheduler."""
+    return f"{name}-{due.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+
+
+def time_to_live(cron: str, due: datetime) -> timedelta:
+    """How long a run may wait for a worker: until the next is due, so that an outage leaves one run, not hundreds."""
+    return next_times(cron, 1, due)[0] - due
+
+
+def run_scheduler(settings: Settings, connection: redis.Redis, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Enqueue each job when it is due, until SIGINT or SIGTERM; a Redis that is away is waited for.
+
+    Runs missed meanwhile are skipped. Call it from the main thread.
+    """
+    from workers.queues import use_prefix
+
+    use_prefix(settings)  # before anything imports rq
+    from rq.exceptions import StopRequested
+
+    from workers.cron_scheduler import build_scheduler
+
+    jobs = maintenance_jobs(settings)
+    on_ready()
+    while True:
+        try:
+            build_scheduler(jobs, settings, connection).start()
+            return
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            log.warning("scheduler.redis_away", error=str(error))
+        try:
+            time.sleep(RECONNECT_SECONDS)
+        except StopRequested:
+            return

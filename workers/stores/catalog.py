@@ -1,0 +1,200 @@
+"""The catalog: every turn once, its chunks, and the embedding spaces. The truth: the vectors can be rebuilt from it.
+
+Does I/O through SQLAlchemy Core. Times are microseconds since 1970 in UTC.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine, RowMapping
+
+from producers.errors import ModelError
+from workers.stores.engine import mapped_errors, open_engine, write_transaction
+from workers.stores.scope import Scope, ScopedTurn, in_scope
+from workers.stores.space import Space
+from workers.stores.tables import PENDING, chunks, spaces, turns
+from workers.stores.turn_writer import KnownTurn, Outcome, TurnWrite, known_turns, mark_indexed, slices, write_turns
+
+
+@dataclass(frozen=True)
+class StoredChunk:
+    """A chunk with its turn, as recall returns it."""
+
+    vector_id: str
+    turn_key: str
+    turn: ScopedTurn
+    turn_index: int
+    speaker: str | None
+    metadata: dict[str, Any]
+    text: str
+    chunk_index: int
+    total_chunks: int
+    start: int
+    end: int
+    kind: str
+    language: str | None
+
+
+@dataclass(frozen=True)
+class CatalogCounts:
+    """Rows in the catalog."""
+
+    turns: int
+    chunks: int
+    pending: int
+
+
+class Catalog:
+    """One open catalog. Safe for several threads; each call is one transaction."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._where = engine.url.render_as_string()
+
+    @classmethod
+    def open(cls, url: str, *, create: bool = False) -> Catalog:
+        """Open it; with `create`, make or migrate it first. Errors as `open_engine`."""
+        return cls(open_engine(url, create=create))
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def known(self, turn_keys: Sequence[str]) -> dict[str, KnownTurn]:
+        """What the catalog holds of these identities; an unknown key is absent."""
+        with self._reading() as connection:
+            return known_turns(connection, turn_keys)
+
+    def write(self, space: Space, writes: Sequence[TurnWrite]) -> list[Outcome]:
+        """Store turns and chunks as pending, in one transaction; one outcome a write, in order.
+
+        Each write is judged again inside the transaction. A duplicate still raises the entry order, so that an older
+        revision that arrives later stays older.
+        """
+        with write_transaction(self._engine) as connection:
+            return write_turns(connection, space.id, writes)
+
+    def mark_indexed(self, pairs: Sequence[tuple[str, str]]) -> dict[str, str | None]:
+        """Mark (turn_key, content_hash) as indexed where that content is still the current one.
+
+        Returns the keys that hold another content by now, with its hash (None: the turn is gone).
+        """
+        with write_transaction(self._engine) as connection:
+            return mark_indexed(connection, pairs)
+
+    def hydrate(self, vector_ids: Sequence[str], scope: Scope, space: Space) -> dict[str, StoredChunk]:
+        """The current chunks behind these vectors that `scope` may see; a forgotten or replaced one is absent."""
+        found = {}
+        query = sa.select(chunks, turns).join(turns, chunks.c.turn_key == turns.c.turn_key)
+        query = query.where(chunks.c.space_id == space.id, turns.c.tenant == scope.tenant)
+        with self._reading() as connection:
+            for ids in slices(vector_ids):
+                for row in connection.execute(query.where(chunks.c.vector_id.in_(ids))).mappings():
+                    chunk = _stored_chunk(row)
+                    if in_scope(chunk.turn, scope):
+                        found[chunk.vector_id] = chunk
+        return found
+
+    def counts(self) -> CatalogCounts:
+        """Rows: turns, chunks, and turns that are pending."""
+        with self._reading() as connection:
+            return CatalogCounts(
+                turns=_count(connection, sa.select(sa.func.count()).select_from(turns)),
+                chunks=_count(connection, sa.select(sa.func.count()).select_from(chunks)),
+                pending=_count(connection, sa.select(sa.func.count()).where(turns.c.state == PENDING)),
+            )
+
+    def tenant_exists(self, tenant: str) -> bool:
+        """Whether anything is stored for this tenant."""
+        with self._reading() as connection:
+            return (
+                connection.execute(sa.select(turns.c.turn_key).where(turns.c.tenant == tenant).limit(1)).first()
+                is not None
+            )
+
+    def recent_contents(self, limit: int) -> list[str]:
+        """Contents of the turns stored last, newest first; for a look at what languages come in."""
+        query = sa.select(turns.c.content).order_by(turns.c.entry_order.desc()).limit(limit)
+        with self._reading() as connection:
+            return list(connection.execute(query).scalars())
+
+    def vector_ids(self, space: Space) -> Iterator[str]:
+        """Every vector id that the vector table of `space` must hold, in order."""
+        query = sa.select(chunks.c.vector_id).where(chunks.c.space_id == space.id).order_by(chunks.c.vector_id)
+        with self._reading() as connection:
+            yield from connection.execute(query.execution_options(yield_per=10_000)).scalars()
+
+    def active_space(self) -> Space | None:
+        """The space that recall reads; None before the first worker has started."""
+        with self._reading() as connection:
+            return _active_space(connection)
+
+    def adopt_space(self, space: Space) -> None:
+        """Make `space` the active one if there is none yet. Raises `ModelError` when another one is active."""
+        with write_transaction(self._engine) as connection:
+            active = _active_space(connection)
+            if active is None:
+                row = {**asdict(space), "id": space.id, "active": True, "created_at_us": time.time_ns() // 1000}
+                connection.execute(spaces.insert(), row)
+                return
+        if active != space:
+            raise ModelError(
+                f"this catalog's vectors were made by {_describe(active)}; the settings ask for {_describe(space)}. "
+                "Vectors of two models never mix: set the embedder and chunk settings back, or use another data dir"
+            )
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with mapped_errors(self._where), self._engine.connect() as connection:
+            yield connection
+
+
+def _stored_chunk(row: RowMapping) -> StoredChunk:
+    turn = ScopedTurn(
+        tenant=row["tenant"],
+        session_id=row["session_id"],
+        agent_id=row["agent_id"],
+        role=row["role"],
+        source=row["source"],
+        tags=tuple(json.loads(row["tags"])),
+        created_at_us=row["created_at_us"],
+    )
+    return StoredChunk(
+        vector_id=row["vector_id"],
+        turn_key=row["turn_key"],
+        turn=turn,
+        turn_index=row["turn_index"],
+        speaker=row["speaker"],
+        metadata=json.loads(row["metadata"]),
+        text=row["content"][row["start"] : row["end"]],
+        chunk_index=row["chunk_index"],
+        total_chunks=row["total_chunks"],
+        start=row["start"],
+        end=row["end"],
+        kind=row["kind"],
+        language=row["language"],
+    )
+
+
+def _active_space(connection: Connection) -> Space | None:
+    row = connection.execute(sa.select(spaces).where(spaces.c.active)).mappings().first()
+    if row is None:
+        return None
+    return Space(row["embedder"], row["dimension"], row["chunk_tokens"], row["chunk_overlap"])
+
+
+def _describe(space: Space) -> str:
+    return (
+        f"{space.embedder} ({space.dimension} dimensions, chunks of {space.chunk_tokens} tokens "
+        f"with {space.chunk_overlap} shared)"
+    )
+
+
+def _count(connection: Connection, query: sa.Select[Any]) -> int:
+    return int(connection.execute(query).scalar_one())

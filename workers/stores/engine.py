@@ -1,0 +1,143 @@
+"""Opens the catalog's database: SQLite in WAL mode or PostgreSQL, brought to the newest schema. Does I/O."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine.url import make_url
+
+from producers.errors import NotReady, SettingsError, StoreUnavailable
+
+HEAD = "0001"
+"""The schema revision this code reads and writes; the newest file in migrations/versions."""
+BUSY_TIMEOUT_MS = 30_000
+"""How long a SQLite writer waits for another; a write of one batch takes about 10 ms."""
+WRITE_LOCK = 0x5C09E
+"""PostgreSQL advisory lock that makes catalog writers take turns, as SQLite's own lock does."""
+
+
+def open_engine(url: str, *, create: bool) -> Engine:
+    """Connect and check the schema; with `create`, make or migrate it first.
+
+    Raises `NotReady` when the catalog does not exist or is of another schema version, `StoreUnavailable` when it
+    cannot be reached.
+    """
+    path = sqlite_path(url)
+    if path is not None and not path.exists():
+        if not create:
+            raise NotReady(
+                f"no catalog at {path}: nothing has been stored there yet, or --data-dir names another folder"
+            )
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreUnavailable(f"catalog folder {path.parent}: {error.strerror}") from None
+    try:
+        engine = sa.create_engine(url, pool_pre_ping=path is None)
+    except (exc.ArgumentError, ImportError) as error:
+        raise SettingsError(f"catalog_url: {error}") from None
+    if path is not None:
+        event.listen(engine, "connect", _sqlite_pragmas)
+        event.listen(engine, "begin", _sqlite_begin)
+    with mapped_errors(url):
+        if _revision(engine) != HEAD and create:
+            _migrate(engine, path)
+        found = _revision(engine)
+    if found != HEAD:
+        raise NotReady(
+            f"the catalog has schema version {found or 'none'}, this program needs {HEAD}: "
+            "start `scope-recall up` (or a worker) of this version once, which migrates it"
+        )
+    return engine
+
+
+def sqlite_path(url: str) -> Path | None:
+    """The file of a SQLite URL; None for another database."""
+    parsed = make_url(url)
+    return Path(parsed.database) if parsed.get_backend_name() == "sqlite" and parsed.database else None
+
+
+@contextmanager
+def write_transaction(engine: Engine) -> Iterator[Connection]:
+    """One writer at a time, from its first read on: what it read cannot change before it commits."""
+    with mapped_errors(engine.url.render_as_string()), engine.connect() as connection:
+        connection = connection.execution_options(writes=True)
+        with connection.begin():
+            if engine.dialect.name == "postgresql":
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(WRITE_LOCK)))
+            yield connection
+
+
+@contextmanager
+def mapped_errors(where: str) -> Iterator[None]:
+    """Map the driver's errors onto ours; the statement and its values never reach a message."""
+    try:
+        yield
+    except (exc.OperationalError, exc.InterfaceError, exc.TimeoutError) as error:
+        raise StoreUnavailable(f"catalog {make_url(where).render_as_string()}: {_reason(error)}") from None
+
+
+def _reason(error: exc.SQLAlchemyError) -> str:
+    origin = getattr(error, "orig", None) or error
+    return str(origin).strip().splitlines()[0]
+
+
+def _sqlite_pragmas(connection: Any, _record: object) -> None:
+    # pysqlite would open its own, deferred transactions; `_sqlite_begin` opens ours.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    cursor.execute("PRAGMA journal_mode = WAL")
+    # The stream entry is deleted once the catalog has committed, so the commit must be on disk.
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.execute("PRAGMA secure_delete = ON")
+    cursor.close()
+
+
+def _sqlite_begin(connection: Connection) -> None:
+    # IMMEDIATE takes the write lock at once and waits for it; an upgrade from a read could fail without waiting.
+    writes = connection.get_execution_options().get("writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _revision(engine: Engine) -> str | None:
+    with engine.connect() as connection:
+        if not sa.inspect(connection).has_table("alembic_version"):
+            return None
+        return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def _migrate(engine: Engine, path: Path | None) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    with _migration_lock(engine, path), engine.connect() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+        connection.commit()
+
+
+@contextmanager
+def _migration_lock(engine: Engine, path: Path | None) -> Iterator[None]:
+    """Processes that start together migrate one after the other."""
+    if path is not None:
+        with path.with_suffix(".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        return
+    with engine.connect() as connection:
+        connection.execute(sa.select(sa.func.pg_advisory_lock(WRITE_LOCK)))
+        try:
+            yield
+        finally:
+            connection.execute(sa.select(sa.func.pg_advisory_unlock(WRITE_LOCK)))

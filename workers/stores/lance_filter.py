@@ -1,0 +1,60 @@
+"""Lance filters: the only place where a value becomes part of an SQL text. Pure.
+
+Every id passes `quoted`, so that a tenant named `x' OR '1'='1` selects exactly itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from producers.errors import UsageError
+from workers.stores.scope import Scope
+
+
+def quoted(value: str) -> str:
+    """`value` as an SQL string literal; a quote is doubled, nothing else is special to DataFusion's dialect.
+
+    Raises `UsageError` for a lone surrogate, which is not text and cannot be stored either.
+    """
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"filter value {ascii(value)}: holds a lone surrogate at position {error.start}, which is not text; remove it"
+        ) from None
+    return "'" + value.replace("'", "''") + "'"
+
+
+def any_of(column: str, values: Iterable[str]) -> str:
+    """`column` equals one of `values`; with no values nothing matches."""
+    literals = [quoted(value) for value in dict.fromkeys(values)]
+    if not literals:
+        return "false"
+    if len(literals) == 1:
+        return f"{column} = {literals[0]}"
+    return f"{column} IN ({', '.join(literals)})"
+
+
+def scope_filter(scope: Scope) -> str:
+    """The scope as a Lance filter that agrees with `workers.stores.scope.in_scope` on every row.
+
+    A row whose value is NULL fails every comparison, as it must.
+    """
+    clauses = [any_of("tenant", [scope.tenant])]
+    for column, wanted in (
+        ("session_id", scope.sessions),
+        ("agent_id", scope.agents),
+        ("role", scope.roles),
+        ("source", scope.sources),
+    ):
+        if wanted:
+            clauses.append(any_of(column, wanted))
+    if scope.tags:
+        clauses.append(f"array_has_any(tags, make_array({', '.join(map(quoted, scope.tags))}))")
+    if scope.exclude_sessions:
+        clauses.append(f"NOT ({any_of('session_id', scope.exclude_sessions)})")
+    if scope.since_us is not None:
+        clauses.append(f"created_at_us >= {scope.since_us}")
+    if scope.until_us is not None:
+        clauses.append(f"created_at_us < {scope.until_us}")
+    return " AND ".join(clauses)

@@ -1,0 +1,63 @@
+"""The catalog's tables, as SQLAlchemy Core sees them. No I/O; the migrations are what creates them."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, MetaData, String, Table, Text
+
+METADATA = MetaData()
+
+KEY_LENGTH = 32
+PENDING = "pending"
+"""A turn whose vectors are not yet known to be in the vector store."""
+INDEXED = "indexed"
+
+spaces = Table(
+    "spaces",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    Column("embedder", String(256), nullable=False),
+    Column("dimension", Integer, nullable=False),
+    Column("chunk_tokens", Integer, nullable=False),
+    Column("chunk_overlap", Integer, nullable=False),
+    Column("active", Boolean, nullable=False),
+    Column("created_at_us", BigInteger, nullable=False),
+)
+
+turns = Table(
+    "turns",
+    METADATA,
+    Column("turn_key", String(KEY_LENGTH), primary_key=True),  # digest of the four identity columns
+    Column("tenant", String(256), nullable=False),
+    Column("session_id", String(256), nullable=False),
+    Column("turn_index", BigInteger, nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("agent_id", String(256)),
+    Column("speaker", String(256)),
+    Column("source", String(256), nullable=False),
+    Column("tags", Text, nullable=False),  # JSON array
+    Column("metadata", Text, nullable=False),  # JSON object
+    Column("content", Text, nullable=False),
+    Column("content_hash", String(KEY_LENGTH), nullable=False),
+    Column("created_at_us", BigInteger),  # said at the source; missing stays NULL
+    Column("ingested_at_us", BigInteger, nullable=False),
+    Column("entry_order", String(40), nullable=False),  # zero-padded stream entry id; the higher revision wins
+    Column("revision", Integer, nullable=False),  # 0 for a turn that never changed
+    Column("state", String(16), nullable=False),
+    Index("turns_by_session", "tenant", "session_id", "turn_index"),
+    Index("turns_by_state", "state"),
+)
+
+chunks = Table(
+    "chunks",
+    METADATA,
+    Column("vector_id", String(KEY_LENGTH), primary_key=True),
+    Column("turn_key", String(KEY_LENGTH), ForeignKey("turns.turn_key", ondelete="CASCADE"), nullable=False),
+    Column("space_id", String(64), ForeignKey("spaces.id"), nullable=False),
+    Column("chunk_index", Integer, nullable=False),
+    Column("total_chunks", Integer, nullable=False),
+    Column("start", Integer, nullable=False),  # span of the turn's content, in characters
+    Column("end", Integer, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("language", String(64)),
+    Index("chunks_by_turn", "turn_key"),
+)

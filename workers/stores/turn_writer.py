@@ -1,0 +1,195 @@
+"""How a batch of turns is written to the catalog: judged, inserted or replaced, and later marked as indexed.
+
+Works on a connection that holds the write lock; opens nothing itself.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from producers.errors import StoreUnavailable
+from producers.events import TurnEvent, utc_microseconds
+from workers.stores.tables import INDEXED, PENDING, chunks, turns
+
+Outcome = Literal["new", "revision", "resume", "duplicate", "stale"]
+"""What an arriving event is to the catalog; the first three are written, the last two are not."""
+WRITTEN = ("new", "revision", "resume")
+QUERY_VALUES = 500
+"""Values in one IN list; SQLite allows 32,766 in a statement."""
+
+
+@dataclass(frozen=True)
+class KnownTurn:
+    """What the catalog holds of an identity."""
+
+    content_hash: str
+    entry_order: str
+    state: str
+    revision: int
+
+
+@dataclass(frozen=True)
+class ChunkSpan:
+    """One chunk of a turn to be written: its place, not its text."""
+
+    vector_id: str
+    index: int
+    total: int
+    start: int
+    end: int
+    kind: str
+    language: str | None
+
+
+@dataclass(frozen=True)
+class TurnWrite:
+    """An event with the chunks made of it."""
+
+    event: TurnEvent
+    entry_order: str
+    chunks: tuple[ChunkSpan, ...]
+
+
+def judge(event_hash: str, entry_order: str, known: KnownTurn | None) -> Outcome:
+    """What an event is, given what is known of its identity. Pure.
+
+    The higher stream entry wins whatever order the workers run in.
+    """
+    if known is None:
+        return "new"
+    if known.content_hash == event_hash:
+        return "duplicate" if known.state == INDEXED else "resume"
+    return "revision" if entry_order > known.entry_order else "stale"
+
+
+def write_turns(connection: Connection, space_id: str, writes: Sequence[TurnWrite]) -> list[Outcome]:
+    """Store turns and chunks as pending; one outcome a write, in order. The identities must be distinct.
+
+    A write without chunks stands for a duplicate or a stale revision; raises `StoreUnavailable` when it is neither.
+    A duplicate still raises the entry order, so that an older revision that arrives later stays older.
+    """
+    now = time.time_ns() // 1000
+    known = known_turns(connection, [write.event.identity.key for write in writes])
+    outcomes = [judge(w.event.content_hash, w.entry_order, known.get(w.event.identity.key)) for w in writes]
+    if any(outcome in WRITTEN and not write.chunks for write, outcome in zip(writes, outcomes, strict=True)):
+        # It was a duplicate when the caller looked, so it was not chunked; looking again will chunk it.
+        raise StoreUnavailable("catalog: a turn changed while its duplicate was on its way; the batch is tried again")
+    by_outcome: dict[Outcome, list[TurnWrite]] = {}
+    for write, outcome in zip(writes, outcomes, strict=True):
+        by_outcome.setdefault(outcome, []).append(write)
+    created = by_outcome.get("new", [])
+    replaced = by_outcome.get("revision", [])
+    resumed = by_outcome.get("resume", [])
+    if created:
+        connection.execute(turns.insert(), [_row(write, now, revision=0) for write in created])
+    if replaced:
+        _replace(connection, replaced, known, now)
+    _raise_order(connection, resumed + by_outcome.get("duplicate", []), known)
+    rows = [_chunk_row(write, span, space_id) for write in created + replaced for span in write.chunks]
+    if rows:
+        connection.execute(chunks.insert(), rows)
+    return outcomes
+
+
+def mark_indexed(connection: Connection, pairs: Sequence[tuple[str, str]]) -> dict[str, str | None]:
+    """Mark (turn_key, content_hash) as indexed where that content is the current one.
+
+    Returns the keys for which it is not, with the current hash (None: the turn is gone).
+    """
+    if not pairs:
+        return {}
+    statement = (
+        turns.update()
+        .where(turns.c.turn_key == sa.bindparam("key"), turns.c.content_hash == sa.bindparam("hash"))
+        .values(state=INDEXED)
+    )
+    connection.execute(statement, [{"key": key, "hash": content_hash} for key, content_hash in pairs])
+    known = known_turns(connection, [key for key, _ in pairs])
+    current = {key: known[key].content_hash if key in known else None for key, _ in pairs}
+    return {key: current[key] for key, wanted in pairs if current[key] != wanted}
+
+
+def known_turns(connection: Connection, turn_keys: Sequence[str]) -> dict[str, KnownTurn]:
+    """What the catalog holds of these identities; an unknown key is absent."""
+    columns = (turns.c.turn_key, turns.c.content_hash, turns.c.entry_order, turns.c.state, turns.c.revision)
+    found = {}
+    for keys in slices(turn_keys):
+        for row in connection.execute(sa.select(*columns).where(turns.c.turn_key.in_(keys))):
+            found[row.turn_key] = KnownTurn(row.content_hash, row.entry_order, row.state, row.revision)
+    return found
+
+
+def slices(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    """`values` in pieces that fit one IN list."""
+    for start in range(0, len(values), QUERY_VALUES):
+        yield values[start : start + QUERY_VALUES]
+
+
+def _replace(connection: Connection, writes: Sequence[TurnWrite], known: Mapping[str, KnownTurn], now: int) -> None:
+    """Put the new content where the old one was; the old chunks go, so that recall cannot return them."""
+    for keys in slices([write.event.identity.key for write in writes]):
+        connection.execute(chunks.delete().where(chunks.c.turn_key.in_(keys)))
+    rows = [_row(write, now, revision=known[write.event.identity.key].revision + 1) for write in writes]
+    names = [name for name in rows[0] if name != "turn_key"]
+    statement = (
+        turns.update()
+        .where(turns.c.turn_key == sa.bindparam("_key"))
+        .values({name: sa.bindparam(f"_{name}") for name in names})
+    )
+    values = [{"_key": row["turn_key"], **{f"_{name}": row[name] for name in names}} for row in rows]
+    connection.execute(statement, values)
+
+
+def _raise_order(connection: Connection, writes: Sequence[TurnWrite], known: Mapping[str, KnownTurn]) -> None:
+    higher = [
+        {"_key": write.event.identity.key, "_order": write.entry_order}
+        for write in writes
+        if write.entry_order > known[write.event.identity.key].entry_order
+    ]
+    if higher:
+        statement = turns.update().where(turns.c.turn_key == sa.bindparam("_key"))
+        connection.execute(statement.values(entry_order=sa.bindparam("_order")), higher)
+
+
+def _row(write: TurnWrite, now: int, *, revision: int) -> dict[str, Any]:
+    event = write.event
+    return {
+        "turn_key": event.identity.key,
+        "tenant": event.tenant,
+        "session_id": event.session_id,
+        "turn_index": event.turn_index,
+        "role": event.role,
+        "agent_id": event.agent_id,
+        "speaker": event.speaker,
+        "source": event.source,
+        "tags": json.dumps(event.tags, ensure_ascii=False),
+        "metadata": json.dumps(event.metadata, ensure_ascii=False),
+        "content": event.content,
+        "content_hash": event.content_hash,
+        "created_at_us": utc_microseconds(event.created_at),
+        "ingested_at_us": now,
+        "entry_order": write.entry_order,
+        "revision": revision,
+        "state": PENDING,
+    }
+
+
+def _chunk_row(write: TurnWrite, span: ChunkSpan, space_id: str) -> dict[str, Any]:
+    return {
+        "vector_id": span.vector_id,
+        "turn_key": write.event.identity.key,
+        "space_id": space_id,
+        "chunk_index": span.index,
+        "total_chunks": span.total,
+        "start": span.start,
+        "end": span.end,
+        "kind": span.kind,
+        "language": span.language,
+    }
