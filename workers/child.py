@@ -13,7 +13,7 @@ from workers.process import Process
 from workers.tree_state import ChildState, ProcessId
 
 State = Literal["running", "backoff", "stopped"]
-What = Literal["started", "ready", "ended", "stopped", "killed"]
+What = Literal["started", "ready", "ended", "stopped", "killed", "troubled"]
 
 FIRST_DELAY = 1.0
 LONGEST_DELAY = 30.0
@@ -72,7 +72,7 @@ def default_specs(settings: Settings) -> list[ChildSpec]:
 
 @dataclass(frozen=True)
 class ChildEvent:
-    """Something that happened to a child, for the person watching `up`."""
+    """Something that happened to a child, or troubles the supervisor itself, for the person watching `up`."""
 
     name: str
     what: What

@@ -9,11 +9,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import redis
-import structlog
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from rq.cron import CronJob, CronScheduler
 from rq.exceptions import DuplicateJobError
 
 from producers.keys import Keys
+from producers.logs import get_logger
 from producers.settings import Settings
 from workers.queues import MAINTENANCE, rq_queue
 from workers.schedule import MaintenanceJob, job_id, time_to_live
@@ -23,10 +25,10 @@ RESULT_TTL = 600
 FAILURE_TTL = 24 * 3600
 """Seconds a failed run is kept for a person to look at; the catalog keeps the history."""
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
-class UniqueCronJob(CronJob):  # type: ignore[misc]  # mypy skips rq, see pyproject
+class UniqueCronJob(CronJob):
     """A cron job that each due time enqueues once, however many schedulers run."""
 
     def __init__(self, job: MaintenanceJob, settings: Settings) -> None:
@@ -38,7 +40,7 @@ class UniqueCronJob(CronJob):  # type: ignore[misc]  # mypy skips rq, see pyproj
 
     def enqueue(self, connection: redis.Redis) -> Any:
         """The RQ job, or None when another scheduler was first."""
-        due = self.next_enqueue_time
+        due = self.next_enqueue_time or self.get_next_enqueue_time()
         run = job_id(self._job.name, due)
         try:
             return rq_queue(MAINTENANCE, connection, self._settings).enqueue(
@@ -51,11 +53,11 @@ class UniqueCronJob(CronJob):  # type: ignore[misc]  # mypy skips rq, see pyproj
                 failure_ttl=FAILURE_TTL,
             )
         except DuplicateJobError:
-            log.debug("scheduler.already_enqueued", run=run)
+            log.debug("already_enqueued", run=run)
             return None
 
 
-class MaintenanceScheduler(CronScheduler):  # type: ignore[misc]  # mypy skips rq
+class MaintenanceScheduler(CronScheduler):
     """RQ's loop over our jobs; stops cleanly also when Redis is away."""
 
     def __init__(self, connection: redis.Redis, jobs: Iterable[UniqueCronJob]) -> None:
@@ -64,10 +66,11 @@ class MaintenanceScheduler(CronScheduler):  # type: ignore[misc]  # mypy skips r
 
     def register_death(self, pipeline: Any = None) -> None:
         """The registry entry of a scheduler expires by itself, so a Redis that is away is no reason to fail."""
+        self.connection.set_retry(Retry(NoBackoff(), 0))  # who asks for the stop is waiting
         try:
             super().register_death(pipeline)
         except (redis.ConnectionError, redis.TimeoutError) as error:
-            log.warning("scheduler.not_unregistered", error=str(error))
+            log.warning("not_unregistered", error=str(error))
 
 
 def build_scheduler(

@@ -18,9 +18,10 @@ from workers.chunking import Chunk, Chunker
 from workers.embedding.batch import VectorCache, embed_unique
 from workers.embedding.port import Embedder
 from workers.stores.catalog import Catalog
+from workers.stores.lance_schema import VectorRow
 from workers.stores.space import Space, vector_id
 from workers.stores.turn_writer import WRITTEN, ChunkSpan, TurnWrite, judge
-from workers.stores.vectors import VectorRow, VectorStore
+from workers.stores.vectors import VectorStore
 
 
 @dataclass(frozen=True)

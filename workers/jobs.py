@@ -45,9 +45,9 @@ def ingest(lane: Lane, entry_ids: list[str], delivery: int) -> None:
 
 def run_maintenance(name: str) -> None:
     """Run one maintenance job by name."""
-    from workers.maintenance import run
+    from workers.maintenance.run import run_job
 
-    run.run_job(name, runtime().settings, trigger="schedule")
+    run_job(name, runtime().settings)
 
 
 class BatchJob:

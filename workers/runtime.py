@@ -14,7 +14,7 @@ from producers.settings import Settings
 from workers.embedding.port import Embedder
 from workers.embedding.registry import load_embedder
 from workers.ingest import Pipeline
-from workers.stores.catalog import Catalog
+from workers.stores.catalog import ActiveSpace, Catalog
 from workers.stores.space import Space
 from workers.stores.vectors import VectorStore
 
@@ -69,5 +69,5 @@ def build_pipeline(settings: Settings) -> Pipeline:
     embedder = load_embedder(settings.embedder, settings)
     catalog = Catalog.open(settings.catalog_location, create=True)
     space = space_of(embedder, settings)
-    catalog.adopt_space(space)
+    catalog.adopt_space(ActiveSpace(space, settings.embedder, embedder.scripts))
     return Pipeline(catalog, VectorStore(settings.vectors_location), embedder, space)

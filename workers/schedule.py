@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import redis
-import structlog
 from croniter import CroniterError, croniter  # type: ignore[import-untyped]  # comes with rq, without types
 
 from producers.errors import SettingsError
+from producers.logs import get_logger
 from producers.settings import Settings
 
 RECONNECT_SECONDS = 1.0
 EXAMPLE = "*/5 * * * *"
 
-log = structlog.get_logger(__name__)
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,13 @@ def run_scheduler(settings: Settings, connection: redis.Redis, on_ready: Callabl
 
     jobs = maintenance_jobs(settings)
     on_ready()
-    while True:
-        try:
-            build_scheduler(jobs, settings, connection).start()
-            return
-        except (redis.ConnectionError, redis.TimeoutError) as error:
-            log.warning("scheduler.redis_away", error=str(error))
-        try:
+    try:
+        while True:
+            try:
+                build_scheduler(jobs, settings, connection).start()  # type: ignore[no-untyped-call]  # rq's own
+                return
+            except (redis.ConnectionError, redis.TimeoutError) as error:
+                log.warning("redis_away", error=str(error))
             time.sleep(RECONNECT_SECONDS)
-        except StopRequested:
-            return
+    except StopRequested:  # RQ's signal handler raises it, wherever it finds this thread
+        return

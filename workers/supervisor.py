@@ -9,7 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -144,7 +144,7 @@ class Supervisor:
             self._back_off(child, 1, str(error))
             return
         child.start(process, ProcessId.of(process.pid), time.monotonic())
-        self._tell(child, "started", f"pid {process.pid}")
+        self._tell(child.spec.name, "started", f"pid {process.pid}")
 
     def _notice_death(self, child: Child) -> bool:
         if child.process is None or child.process.poll() is None:
@@ -155,7 +155,7 @@ class Supervisor:
 
     def _back_off(self, child: Child, code: int, why: str) -> None:
         delay = child.fail(code, why, time.monotonic())
-        self._tell(child, "ended", f"{why}; restart in {delay:.0f} s, log: {self._log(child)}")
+        self._tell(child.spec.name, "ended", f"{why}; restart in {delay:.0f} s, log: {self._log(child)}")
 
     def _notice_ready(self, child: Child) -> bool:
         if child.ready or child.process is None:
@@ -164,7 +164,7 @@ class Supervisor:
         child.ready = child.spec.ready() if child.spec.ready else marked.exists()
         if child.ready:
             child.ever_ready = True
-            self._tell(child, "ready", f"after {time.monotonic() - child.started:.1f} s")
+            self._tell(child.spec.name, "ready", f"after {time.monotonic() - child.started:.1f} s")
         return child.ready
 
     def _stop_together(self, children: list[Child]) -> None:
@@ -173,7 +173,7 @@ class Supervisor:
         for process, child in running.items():
             how = describe_exit(process.returncode)
             child.stop(how)
-            self._tell(child, "killed" if process in killed else "stopped", how)
+            self._tell(child.spec.name, "killed" if process in killed else "stopped", how)
         for child in children:
             child.stop(None)
             ready_file(self._settings.data_dir, child.spec.name).unlink(missing_ok=True)
@@ -200,10 +200,11 @@ class Supervisor:
         try:
             write_state(self._settings.data_dir, state)
         except OSError as error:  # a full disk: the children may yet be able to work
-            self._on_event(ChildEvent("supervisor", "ended", f"{STATE_FILE} could not be written: {error}"))
+            self._tell("supervisor", "troubled", f"{STATE_FILE} could not be written: {error}")
 
-    def _tell(self, child: Child, what: What, detail: str) -> None:
-        self._on_event(ChildEvent(child.spec.name, what, detail))
+    def _tell(self, name: str, what: What, detail: str) -> None:
+        with suppress(OSError):  # the terminal may be gone, which is no reason to leave children behind
+            self._on_event(ChildEvent(name, what, detail))
 
     def _log(self, child: Child) -> Path:
         return self._settings.data_dir / "logs" / f"{child.spec.name}.log"

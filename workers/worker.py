@@ -34,7 +34,7 @@ class ResidentWorker(SimpleWorker):
     def request_stop(self, signum: int, frame: FrameType | None) -> None:
         """Finish what can be finished soon; a job that waits for a service stops waiting."""
         self._stopping.set()
-        super().request_stop(signum, frame)
+        super().request_stop(signum, frame)  # type: ignore[no-untyped-call]  # rq leaves it untyped
 
 
 def run_worker(settings: Settings, name: str, *, maintenance: bool = False) -> None:

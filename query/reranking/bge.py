@@ -17,15 +17,12 @@ from producers.errors import ModelError
 from producers.settings import Settings
 from query.reranking.pacing import Pace, run_in_time
 from query.reranking.port import Reranked
+from query.reranking.tokens import tokenizer_scripts
+from workers.embedding.text import readable
 
 DEFAULT_MODEL = "BAAI/bge-reranker-v2-m3"
-SPOKEN = {
-    "BAAI/bge-reranker-base": frozenset({"latin", "han"}),
-    "BAAI/bge-reranker-large": frozenset({"latin", "han"}),
-    "cross-encoder/ms-marco-MiniLM-L6-v2": frozenset({"latin"}),
-    "cross-encoder/ms-marco-MiniLM-L12-v2": frozenset({"latin"}),
-}
-"""Scripts of well-known models that are not multilingual, from their model cards. Any other model is taken to be."""
+BILINGUAL = frozenset({"BAAI/bge-reranker-base", "BAAI/bge-reranker-large"})
+"""Trained on Chinese and English only (their model cards), over a vocabulary that holds every script."""
 
 BATCH = 4
 """Pairs a pass: at about 1 s a pair (bge-reranker-v2-m3 on a CPU) a larger batch cannot be stopped in time."""
@@ -41,14 +38,15 @@ class FlagCrossEncoder:
     def __init__(self, name: str, settings: Settings) -> None:
         """Load `name`, a hub name or a folder. Raises `ModelError` naming it when it is absent, broken or untrained."""
         self.name = name
-        self.scripts = SPOKEN.get(name)
         folder = _local_folder(name, settings)
         with _quiet():
             _refuse_untrained(name, folder)
             self._tokenizer, self._model, self._device = _load(name, folder)
+        self.scripts = frozenset({"han", "latin"}) if name in BILINGUAL else tokenizer_scripts(name, self._tokenizer)
         self._max_tokens = _token_limit(self._tokenizer, self._model)
         self._pace = Pace()
         self._lock = threading.Lock()
+        self._tokenizer_lock = threading.Lock()  # truncation is state of the Rust tokenizer: "Already borrowed"
         for _ in range(2):  # the first pass pays for lazy initialisation, the second corrects the pace
             self.rerank("warm up", ["what a pass costs is known before the first deadline"])
 
@@ -57,9 +55,13 @@ class FlagCrossEncoder:
         scores: list[float | None] = [None] * len(texts)
         if not texts:
             return Reranked(scores)
-        pairs = self._tokenizer(
-            [query] * len(texts), list(texts), truncation="longest_first", max_length=self._max_tokens
-        )
+        with self._tokenizer_lock:
+            pairs = self._tokenizer(
+                [readable(query)] * len(texts),
+                [readable(text) for text in texts],
+                truncation="longest_first",
+                max_length=self._max_tokens,
+            )
 
         def run(indices: list[int]) -> None:
             batch = {name: [rows[index] for index in indices] for name, rows in pairs.items()}

@@ -66,6 +66,10 @@ class HttpReranker:
             scores[start : start + len(batch)] = answered
         return Reranked(scores)
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
     def _score(self, query: str, texts: Sequence[str], seconds: float, *, bounded: bool) -> list[float] | None:
         """Scores of one batch, or None when the deadline (`bounded`) came first."""
         import httpx

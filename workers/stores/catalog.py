@@ -43,6 +43,17 @@ class StoredChunk:
 
 
 @dataclass(frozen=True)
+class ActiveSpace:
+    """The space that recall reads, and how to load its model."""
+
+    space: Space
+    setting: str
+    """The `embedder` setting that loads the model."""
+    scripts: frozenset[str] | None
+    """Writing systems the model speaks; None means all."""
+
+
+@dataclass(frozen=True)
 class CatalogCounts:
     """Rows in the catalog."""
 
@@ -91,7 +102,9 @@ class Catalog:
     def hydrate(self, vector_ids: Sequence[str], scope: Scope, space: Space) -> dict[str, StoredChunk]:
         """The current chunks behind these vectors that `scope` may see; a forgotten or replaced one is absent."""
         found = {}
-        query = sa.select(chunks, turns).join(turns, chunks.c.turn_key == turns.c.turn_key)
+        # Only the chunk's own text leaves the database: a turn may be a thousand times larger.
+        text = sa.func.substr(turns.c.content, chunks.c.start + 1, chunks.c.end - chunks.c.start).label("text")
+        query = sa.select(chunks, text, *_TURN_COLUMNS).join(turns, chunks.c.turn_key == turns.c.turn_key)
         query = query.where(chunks.c.space_id == space.id, turns.c.tenant == scope.tenant)
         with self._reading() as connection:
             for ids in slices(vector_ids):
@@ -130,29 +143,40 @@ class Catalog:
         with self._reading() as connection:
             yield from connection.execute(query.execution_options(yield_per=10_000)).scalars()
 
-    def active_space(self) -> Space | None:
+    def active_space(self) -> ActiveSpace | None:
         """The space that recall reads; None before the first worker has started."""
         with self._reading() as connection:
             return _active_space(connection)
 
-    def adopt_space(self, space: Space) -> None:
-        """Make `space` the active one if there is none yet. Raises `ModelError` when another one is active."""
+    def adopt_space(self, wanted: ActiveSpace) -> None:
+        """Make `wanted` the active space if there is none yet. Raises `ModelError` when another one is active."""
         with write_transaction(self._engine) as connection:
             active = _active_space(connection)
             if active is None:
-                row = {**asdict(space), "id": space.id, "active": True, "created_at_us": time.time_ns() // 1000}
+                row = {
+                    **asdict(wanted.space),
+                    "id": wanted.space.id,
+                    "setting": wanted.setting,
+                    "scripts": json.dumps(sorted(wanted.scripts)) if wanted.scripts is not None else None,
+                    "active": True,
+                    "created_at_us": time.time_ns() // 1000,
+                }
                 connection.execute(spaces.insert(), row)
                 return
-        if active != space:
+        if active.space != wanted.space:
             raise ModelError(
-                f"this catalog's vectors were made by {_describe(active)}; the settings ask for {_describe(space)}. "
-                "Vectors of two models never mix: set the embedder and chunk settings back, or use another data dir"
+                f"this catalog's vectors were made by {_describe(active.space)}; the settings ask for "
+                f"{_describe(wanted.space)}. Vectors of two models never mix: set the embedder and chunk settings back, "
+                "or use another data dir"
             )
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         with mapped_errors(self._where), self._engine.connect() as connection:
             yield connection
+
+
+_TURN_COLUMNS = tuple(column for column in turns.c if column.name not in ("turn_key", "content"))
 
 
 def _stored_chunk(row: RowMapping) -> StoredChunk:
@@ -172,7 +196,7 @@ def _stored_chunk(row: RowMapping) -> StoredChunk:
         turn_index=row["turn_index"],
         speaker=row["speaker"],
         metadata=json.loads(row["metadata"]),
-        text=row["content"][row["start"] : row["end"]],
+        text=row["text"],
         chunk_index=row["chunk_index"],
         total_chunks=row["total_chunks"],
         start=row["start"],
@@ -182,11 +206,13 @@ def _stored_chunk(row: RowMapping) -> StoredChunk:
     )
 
 
-def _active_space(connection: Connection) -> Space | None:
+def _active_space(connection: Connection) -> ActiveSpace | None:
     row = connection.execute(sa.select(spaces).where(spaces.c.active)).mappings().first()
     if row is None:
         return None
-    return Space(row["embedder"], row["dimension"], row["chunk_tokens"], row["chunk_overlap"])
+    space = Space(row["embedder"], row["dimension"], row["chunk_tokens"], row["chunk_overlap"])
+    scripts = frozenset(json.loads(row["scripts"])) if row["scripts"] is not None else None
+    return ActiveSpace(space, row["setting"], scripts)
 
 
 def _describe(space: Space) -> str:

@@ -20,7 +20,7 @@ def quoted(value: str) -> str:
         value.encode()
     except UnicodeEncodeError as error:
         raise UsageError(
-            f"filter value {ascii(value)}: holds a lone surrogate at position {error.start}, which is not text; remove it"
+            f"filter value {value!a}: holds a lone surrogate at position {error.start}, which is not text; remove it"
         ) from None
     return "'" + value.replace("'", "''") + "'"
 

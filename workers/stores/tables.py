@@ -16,6 +16,8 @@ spaces = Table(
     METADATA,
     Column("id", String(64), primary_key=True),
     Column("embedder", String(256), nullable=False),
+    Column("setting", String(1024), nullable=False),  # the `embedder` setting that loads it
+    Column("scripts", Text),  # JSON array of the writing systems it speaks; NULL means all
     Column("dimension", Integer, nullable=False),
     Column("chunk_tokens", Integer, nullable=False),
     Column("chunk_overlap", Integer, nullable=False),

@@ -15,6 +15,8 @@ def upgrade() -> None:
         "spaces",
         sa.Column("id", sa.String(64), primary_key=True),
         sa.Column("embedder", sa.String(256), nullable=False),
+        sa.Column("setting", sa.String(1024), nullable=False),
+        sa.Column("scripts", sa.Text),
         sa.Column("dimension", sa.Integer, nullable=False),
         sa.Column("chunk_tokens", sa.Integer, nullable=False),
         sa.Column("chunk_overlap", sa.Integer, nullable=False),

@@ -1,0 +1,68 @@
+"""The one command, `scope-recall`: it mounts the three packages' subcommands and imports each only when it is used."""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import version
+
+import click
+
+_SUBCOMMANDS = {
+    "up": ("workers.commands.up", "Run the whole system in one process tree."),
+    "demo": ("query.commands.demo", "Run the system on real turns, recall some, and stop."),
+    "push": ("producers.cli", "Push turn events (JSON lines) onto the stream."),
+    "drain": ("workers.commands.drain", "Wait until every accepted turn can be recalled."),
+    "recall": ("query.commands.recall", "Ask a question; get the turns that answer it."),
+    "eval": ("query.commands.eval", "Measure recall on a labelled set."),
+    "status": ("workers.commands.status", "Show streams, queues, workers and stores."),
+    "dead": ("workers.commands.dead", "List, replay or drop dead letters."),
+    "maintain": ("workers.commands.maintain", "List or run the maintenance jobs."),
+    "doctor": ("workers.commands.doctor", "Check the installation and say what to change."),
+    "settings": ("producers.cli", "List the settings and their values."),
+    "intake": ("workers.commands.parts", "Run the intake: stream to ingest jobs."),
+    "worker": ("workers.commands.parts", "Run an ingest or maintenance worker."),
+    "scheduler": ("workers.commands.parts", "Run the scheduler of maintenance jobs."),
+}
+"""Command name → module that holds it and its line in `--help`."""
+_EXTRAS = {"workers": "workers", "query": "query"}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _SUBCOMMANDS:
+            return None
+        module = _SUBCOMMANDS[cmd_name][0]
+        try:
+            found = getattr(importlib.import_module(module), "eval_" if cmd_name == "eval" else cmd_name)
+        except ModuleNotFoundError as error:
+            extra = _EXTRAS.get(module.partition(".")[0])
+            if extra is None:
+                raise
+            raise click.ClickException(
+                f"`{cmd_name}` needs the package {error.name}: pip install 'scope-recall-hermes[{extra}]'"
+            ) from None
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in _SUBCOMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("scope-recall-hermes"), prog_name="scope-recall")
+def main() -> None:
+    """Long-term recall for agent fleets.
+
+    Agents push turn events; workers chunk, embed and store them; recall brings the right ones back, within scope.
+    Try `scope-recall demo` first.
+    """
+
+
+if __name__ == "__main__":
+    main()

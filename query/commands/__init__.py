@@ -1,0 +1,1 @@
+"""Commands that ask and measure; one command, one file."""

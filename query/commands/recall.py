@@ -1,0 +1,166 @@
+"""`scope-recall recall`: ask one question, or a file of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+from rich.table import Table
+
+from producers.errors import UsageError
+from producers.events import Role
+from producers.terminal import DONE, Terminal, command, examples
+from query.recall import Answer, Question, Recaller
+from workers.stores.scope import Scope
+
+
+@command(
+    short_help="Ask a question; get the turns that answer it.",
+    epilog=examples(
+        'scope-recall recall "which port does the proxy listen on?" --tenant acme',
+        'scope-recall recall "上次部署失败的原因" --tenant acme --since 2026-01-01 -k 3 --json',
+        "scope-recall recall --queries questions.jsonl -k 10",
+    ),
+)
+@click.argument("query", required=False)
+@click.option("--queries", type=click.Path(path_type=Path), help='JSON lines {"query_id", "query", "tenant"}.')
+@click.option("--tenant", help="Whose memory to search. Required with QUERY.")
+@click.option("--session", "sessions", multiple=True, help="Only these sessions.")
+@click.option("--exclude-session", "exclude_sessions", multiple=True, help="None of these sessions.")
+@click.option("--agent", "agents", multiple=True, help="Only these agents' turns.")
+@click.option("--role", "roles", multiple=True, type=click.Choice(get_args(Role)), help="Only these roles.")
+@click.option("--tag", "tags", multiple=True, help="Only turns with one of these tags.")
+@click.option("--source", "sources", multiple=True, help="Only turns from these sources.")
+@click.option("--since", help="Only turns said at or after this time: 2026-01-31 (UTC) or 2026-01-31T09:00:00+08:00.")
+@click.option("--until", help="Only turns said before this time.")
+@click.option("-k", type=int, default=5, show_default=True, help="Turns to return.")
+@click.option("--wide", type=click.IntRange(1, 1000), help="Candidate turns before reranking.")
+@click.option("--embedder", help="The embedder; only one that made the stored vectors will do.")
+@click.option("--reranker", help="auto, none, late-interaction, bge, http, or a model's name or path.")
+@click.option(
+    "--deadline-ms", type=click.IntRange(min=1), help="Time for one answer; reranking stops early to meet it."
+)
+@click.option("--explain", is_flag=True, help="Show how each hit got its score.")
+def recall(terminal: Terminal, query: str | None, queries: Path | None, k: int, explain: bool, **filters: Any) -> int:
+    """Recall the turns that answer QUERY, within one tenant, with a block of context for a prompt.
+
+    It reads the stores only: no Redis and no running system is needed.
+    """
+    settings = terminal.settings
+    if (query is None) == (queries is None):
+        raise UsageError("recall: give a QUERY or --queries FILE, one of them")
+    sizes: dict[str, Any] = {
+        "k": k,
+        "wide": max(settings.wide, k),
+        "deadline_ms": settings.deadline_ms,
+        "explain": explain,
+    }
+    if queries is not None:
+        given = sorted(name for name, value in filters.items() if value)
+        if given:
+            raise UsageError(
+                f"recall --queries: {', '.join(given)} cannot be given here; each line names its own scope"
+            )
+        questions = list(read_questions(queries))
+        recaller = Recaller.open(settings)
+        for query_id, text, scope in questions:
+            answer = recaller.recall(Question(text, scope, **sizes))
+            terminal.emit({"query_id": query_id, "hits": as_json(answer)["hits"], "degraded": answer.degraded})
+        return DONE
+    if not filters["tenant"]:
+        raise UsageError("recall: --tenant is missing; it names whose memory to search")
+    question = Question(query or "", scope_of(**filters), **sizes)
+    recaller = Recaller.open(settings)
+    answer = recaller.recall(question)
+    if terminal.json:
+        terminal.emit(as_json(answer))
+    else:
+        show(terminal, answer)
+    return DONE
+
+
+def scope_of(*, since: str | None, until: str | None, **filters: Any) -> Scope:
+    """A scope from the command's options."""
+    return Scope(since=moment("since", since), until=moment("until", until), **filters)
+
+
+def moment(option: str, text: str | None) -> datetime | None:
+    """An ISO 8601 time with an offset, or a date, which starts at midnight UTC."""
+    if text is None:
+        return None
+    try:
+        return datetime.combine(date.fromisoformat(text), datetime.min.time(), UTC)
+    except ValueError:
+        pass  # not a plain date: a time, or nothing
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"--{option} {text!r}: not a date such as 2026-01-31 or a time such as 2026-01-31T09:00:00+08:00"
+        ) from None
+
+
+def read_questions(path: Path) -> Iterator[tuple[str, str, Scope]]:
+    """(query_id, query, scope) of each line. Raises `UsageError` naming the line and what is wrong with it."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise UsageError(f"--queries {path}: {error.strerror or error}") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            query_id, query, tenant = row["query_id"], row["query"], row["tenant"]
+            sessions = row.get("sessions") or ()
+            if not (isinstance(query, str) and isinstance(tenant, str) and isinstance(sessions, (list, tuple))):
+                raise TypeError("query and tenant are strings, sessions is a list")
+            Question(query, scope := Scope(tenant=tenant, sessions=tuple(sessions)))
+        except KeyError as error:
+            raise UsageError(f"--queries {path}, line {number}: {error.args[0]} is missing") from None
+        except (ValueError, TypeError, UsageError) as error:
+            raise UsageError(f"--queries {path}, line {number}: {error}") from None
+        yield str(query_id), query, scope
+
+
+def as_json(answer: Answer) -> dict[str, Any]:
+    """The answer for programs; times as ISO 8601."""
+    result = asdict(answer)
+    for hit in result["hits"]:
+        hit["created_at"] = hit["created_at"].isoformat() if hit["created_at"] else None
+        if hit["explain"] is None:
+            del hit["explain"]
+    return result
+
+
+def show(terminal: Terminal, answer: Answer) -> None:
+    """The answer for people."""
+    if not answer.hits:
+        terminal.out.print("nothing found in this scope")
+    table = Table("", "score", "said by", "when", "where", "what")
+    table.columns[-1].overflow = "fold"  # Chinese has no spaces to break at, and would be cut off
+    for number, hit in enumerate(answer.hits, 1):
+        when = hit.created_at.strftime("%Y-%m-%d %H:%M") if hit.created_at else ""
+        where = f"{hit.session_id} turn {hit.turn_index}"
+        table.add_row(str(number), f"{hit.score:.3f}", hit.speaker or hit.role, when, where, hit.content)
+        if hit.explain:
+            parts = ", ".join(
+                f"{name} {_number(part['raw'])} → {part['scaled']:.2f}" for name, part in hit.explain.items()
+            )
+            table.add_row("", "", "", "", "", parts, style="dim")
+    if answer.hits:
+        terminal.out.print(table)
+    used = f"embedder {answer.embedder}, reranker {answer.reranker or 'none'}"
+    stages = ", ".join(f"{name} {value:.0f} ms" for name, value in answer.timings_ms.items())
+    terminal.out.print(f"{used}; {stages}", style="dim", highlight=False)
+    for line in answer.degraded:
+        terminal.err.print(f"degraded: {line}", style="yellow", markup=False, highlight=False)
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3f}"

@@ -1,0 +1,135 @@
+"""Labelled recall sets: turns and questions with evidence, read into events and judged questions. Reads files.
+
+A conversation is a tenant. Conversations that one question searches together share a tenant, since recall never looks
+into two.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+from producers.errors import InvalidEvent, UsageError
+from producers.events import Role, TurnEvent, parse_event
+from producers.settings import Settings
+from query.metrics import Judged
+
+ROLES = get_args(Role)
+ROLE_OF_OTHERS = {"tool_call": "assistant"}
+"""Roles of other data sets; any further one becomes a user's turn. The original stays as a tag."""
+
+
+@dataclass(frozen=True)
+class LabelledQuestion:
+    """A question, where it searches, and what answers it."""
+
+    judged: Judged
+    query: str
+    tenant: str
+    sessions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LabelledSet:
+    """A set as the pipeline takes it."""
+
+    events: list[TurnEvent]
+    questions: list[LabelledQuestion]
+
+
+def read_labelled_set(turns: Path, queries: Path, settings: Settings) -> LabelledSet:
+    """Read both files. Raises `UsageError` naming file, line and field."""
+    rows = list(_rows(turns, ("conversation_id", "session_id", "turn_index", "role", "content")))
+    asked = list(_rows(queries, ("query_id", "query", "scope")))
+    conversation_of = {row["session_id"]: row["conversation_id"] for _, row in rows}
+    tenant_of = _tenants([row["conversation_id"] for _, row in rows], asked, conversation_of, queries)
+    events = [_event(turns, number, row, tenant_of[row["conversation_id"]], settings) for number, row in rows]
+    questions = [_question(row, conversation_of, tenant_of) for _, row in asked]
+    return LabelledSet(events, questions)
+
+
+def _rows(path: Path, required: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise UsageError(f"{path}, line {number}: invalid JSON: {error}") from None
+        missing = [name for name in required if not isinstance(row, dict) or name not in row]
+        if missing:
+            raise UsageError(f"{path}, line {number}: {', '.join(missing)} missing")
+        yield number, row
+
+
+def _tenants(
+    conversations: list[str],
+    asked: list[tuple[int, dict[str, Any]]],
+    conversation_of: dict[str, str],
+    queries: Path,
+) -> dict[str, str]:
+    """Conversation → tenant: the first conversation of those that are searched together (union-find)."""
+    parent = {conversation: conversation for conversation in conversations}
+
+    def root(conversation: str) -> str:
+        while parent[conversation] != conversation:
+            parent[conversation] = conversation = parent[parent[conversation]]
+        return conversation
+
+    order = {conversation: position for position, conversation in enumerate(parent)}
+    for number, row in asked:
+        scope = row["scope"]
+        unknown = [
+            name for name in ([scope] if isinstance(scope, str) else scope) if name not in parent | conversation_of
+        ]
+        if unknown:
+            raise UsageError(f"{queries}, line {number}: scope {unknown[0]!r} is in no turn")
+        searched = [scope] if isinstance(scope, str) else [conversation_of[session] for session in scope]
+        roots = sorted({root(conversation) for conversation in searched}, key=order.__getitem__)
+        for other in roots[1:]:
+            parent[other] = roots[0]
+    return {conversation: root(conversation) for conversation in parent}
+
+
+def _event(path: Path, number: int, row: dict[str, Any], tenant: str, settings: Settings) -> TurnEvent:
+    role = row["role"] if row["role"] in ROLES else ROLE_OF_OTHERS.get(row["role"], "user")
+    stamp = row.get("timestamp")
+    try:
+        said = datetime.fromisoformat(stamp) if stamp else None
+        event: dict[str, Any] = {
+            "tenant": tenant,
+            "session_id": row["session_id"],
+            "turn_index": row["turn_index"],
+            "role": role,
+            "content": row["content"],
+            "speaker": row.get("speaker"),
+            # A labelled set's naive time is taken as UTC; only its order matters here.
+            "created_at": said.replace(tzinfo=said.tzinfo or UTC) if said else None,
+            "source": "eval",
+            "tags": [row["role"]] if row["role"] != role else [],
+        }
+        return parse_event(event, settings)
+    except (InvalidEvent, ValueError) as error:
+        raise UsageError(f"{path}, line {number}: {error}") from None
+
+
+def _question(row: dict[str, Any], conversation_of: dict[str, str], tenant_of: dict[str, str]) -> LabelledQuestion:
+    scope = row["scope"]
+    # A conversation's scope is its own sessions, which matters where conversations share a tenant.
+    if isinstance(scope, str):
+        sessions = tuple(name for name, conversation in conversation_of.items() if conversation == scope)
+        alone = all(tenant_of[conversation] != tenant_of[scope] for conversation in tenant_of if conversation != scope)
+        tenant, sessions = tenant_of[scope], () if alone else sessions
+    else:
+        tenant, sessions = tenant_of[conversation_of[scope[0]]], tuple(scope)
+    evidence = frozenset((item["session_id"], item["turn_index"]) for item in row.get("evidence") or ())
+    judged = Judged(str(row["query_id"]), evidence, row.get("category"))
+    return LabelledQuestion(judged, row["query"], tenant, sessions)

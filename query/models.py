@@ -1,0 +1,69 @@
+"""The models of one recaller: loaded at first use, kept, and a failure to load remembered. Does I/O."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from threading import Lock
+
+from producers.errors import ModelError
+from producers.settings import Settings
+from query.reranking.port import Reranker
+from query.reranking.registry import load_reranker
+from workers.embedding.port import Embedder
+from workers.embedding.registry import load_embedder
+from workers.stores.catalog import ActiveSpace
+
+
+class Models:
+    """Embedder and reranker for one space. Safe for several threads."""
+
+    def __init__(self, settings: Settings, active: ActiveSpace) -> None:
+        """The embedder is the one that made the space; the setting counts only when it was given."""
+        self._settings = settings
+        self._embedder_setting = settings.embedder if "embedder" in settings.model_fields_set else active.setting
+        self.space = active.space
+        self._lock = Lock()
+        self._embedder: Embedder | ModelError | None = None
+        self._reranker: Reranker | ModelError | None = None
+        self._reranker_loaded = False
+
+    def load(self) -> None:
+        """Load what is not loaded yet; a model that cannot be loaded says so when it is asked for."""
+        for get in (self.embedder, self.reranker):
+            with suppress(ModelError):
+                get()
+
+    def embedder(self) -> Embedder:
+        """The space's own embedder. Raises `ModelError` when it cannot be loaded or is not the one that made it."""
+        with self._lock:
+            if self._embedder is None:
+                try:
+                    self._embedder = self._load_embedder()
+                except ModelError as error:
+                    self._embedder = error
+        if isinstance(self._embedder, ModelError):
+            raise self._embedder
+        return self._embedder
+
+    def reranker(self) -> Reranker | None:
+        """The reranker of the settings; None for `none`. Raises `ModelError` when it cannot be loaded."""
+        with self._lock:
+            if not self._reranker_loaded:
+                try:
+                    self._reranker = load_reranker(self._settings.reranker, self._settings)
+                except ModelError as error:
+                    self._reranker = error
+                self._reranker_loaded = True
+        if isinstance(self._reranker, ModelError):
+            raise self._reranker
+        return self._reranker
+
+    def _load_embedder(self) -> Embedder:
+        embedder = load_embedder(self._embedder_setting, self._settings)
+        if embedder.name != self.space.embedder or embedder.dimension != self.space.dimension:
+            raise ModelError(
+                f"the stored vectors were made by {self.space.embedder} ({self.space.dimension} dimensions), the "
+                f"embedder setting {self._embedder_setting!r} loads {embedder.name} ({embedder.dimension}): leave the "
+                "setting out, or set it to the model that made them"
+            )
+        return embedder

@@ -1,0 +1,236 @@
+"""Recall: a question in, the turns that answer it out, with a block of context for the prompt. Does I/O on both stores.
+
+    embed → candidates (dense, lexical) → hydrate → fuse → best chunk a turn → rerank the whole pool → top k → context
+
+It needs no Redis. What goes wrong on the way makes the answer poorer, never an error, as long as one leg is left; the
+answer then says so in `degraded`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from producers.errors import NotReady, ScopeRecallError, UsageError
+from producers.scripts import foreign_scripts
+from producers.settings import Settings
+from query.candidates import CandidateSearch, Pool
+from query.context import context_block
+from query.fusion import DENSE_WEIGHT, LEXICAL_WEIGHT, Fused, Leg, Place, best_per_turn, blend, follow_on, fuse
+from query.models import Models
+from workers.stores.catalog import Catalog, StoredChunk
+from workers.stores.scope import Scope
+from workers.stores.vectors import VectorStore
+
+MAX_QUESTION_CHARS = 100_000
+DEADLINE_RESERVE = 0.02
+"""Seconds kept back from reranking for the steps after it."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question with its scope and sizes."""
+
+    text: str
+    scope: Scope
+    k: int = 5
+    wide: int = 50
+    deadline_ms: int = 5000
+    explain: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise UsageError("query: empty; ask something")
+        if len(self.text) > MAX_QUESTION_CHARS:
+            raise UsageError(f"query: {len(self.text):,} characters, over the limit of {MAX_QUESTION_CHARS:,}")
+        if not 1 <= self.k <= self.wide:
+            raise UsageError(f"k = {self.k}: must be from 1 to the wide pass of {self.wide}; raise --wide for more")
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One recalled turn, shown by its best chunk."""
+
+    tenant: str
+    session_id: str
+    turn_index: int
+    role: str
+    speaker: str | None
+    agent_id: str | None
+    source: str
+    tags: tuple[str, ...]
+    metadata: dict[str, Any]
+    created_at: datetime | None
+    content: str
+    """The chunk's text: content[span[0]:span[1]] of the turn."""
+    span: tuple[int, int]
+    chunk_index: int
+    total_chunks: int
+    kind: str
+    language: str | None
+    score: float
+    """Comparable within one answer only."""
+    vector_id: str
+    explain: dict[str, Any] | None = None
+
+
+@dataclass
+class Answer:
+    """What recall found, and how."""
+
+    query: str
+    hits: list[Hit]
+    context: str
+    embedder: str
+    reranker: str | None
+    degraded: list[str] = field(default_factory=list)
+    timings_ms: dict[str, float] = field(default_factory=dict)
+
+
+class Recaller:
+    """Answers questions over one catalog and its active space; models are loaded at their first use and stay."""
+
+    def __init__(self, settings: Settings, catalog: Catalog, vectors: VectorStore, models: Models) -> None:
+        self._settings = settings
+        self._models = models
+        self._search = CandidateSearch(catalog, vectors, models.space, models.embedder)
+
+    @classmethod
+    def open(cls, settings: Settings) -> Recaller:
+        """Open the stores for reading. Raises `NotReady` when nothing was ever stored there."""
+        catalog = Catalog.open(settings.catalog_location)
+        active = catalog.active_space()
+        if active is None:
+            raise NotReady("nothing has been stored yet: start `scope-recall up`, push some turns, then recall")
+        return cls(settings, catalog, VectorStore(settings.vectors_location), Models(settings, active))
+
+    def recall(self, question: Question) -> Answer:
+        """Answer one question. Raises only when no leg can search at all."""
+        loading = Stopwatch(0)
+        with loading.stage("load"):
+            self._models.load()
+        # Loading is paid once by a process, so it is not taken out of the question's time.
+        clock = Stopwatch(question.deadline_ms / 1000)
+        with clock.stage("candidates"):
+            pool = self._search.gather(question.text, question.scope, question.wide)
+        with clock.stage("fusion"):
+            ranked = rank_turns(pool, question.wide)
+        with clock.stage("rerank"):
+            ranked, reranker = self._rerank(question, ranked, pool, clock)
+        with clock.stage("context"):
+            top = ranked[: question.k]
+            hits = [hit_of(pool.chunks[one.id], one, explain=question.explain) for one in top]
+            context = context_block(hits, self._settings.context_chars)
+        clock.timings["total"] = clock.elapsed() * 1000
+        clock.timings["load"] = loading.timings["load"]
+        return Answer(
+            query=question.text,
+            hits=hits,
+            context=context,
+            embedder=self._models.space.embedder,
+            reranker=reranker,
+            degraded=pool.degraded,
+            timings_ms={name: round(value, 1) for name, value in clock.timings.items()},
+        )
+
+    def _rerank(
+        self, question: Question, ranked: list[Fused], pool: Pool, clock: Stopwatch
+    ) -> tuple[list[Fused], str | None]:
+        """The pool in its final order and the reranker's name; the fused order and None when there is none."""
+        if not ranked:
+            return ranked, None
+        try:
+            reranker = self._models.reranker()
+            if reranker is None:
+                return ranked, None
+            foreign = foreign_scripts(question.text, reranker.scripts)
+            if foreign:
+                pool.degraded.append(
+                    f"rerank: {reranker.name} does not speak the question's script ({', '.join(foreign)}); "
+                    "the fused order is kept"
+                )
+                return ranked, None
+            texts = [pool.chunks[one.id].text for one in ranked]
+            scores = reranker.rerank(question.text, texts, deadline=clock.deadline - DEADLINE_RESERVE).scores
+        except ScopeRecallError as error:
+            pool.degraded.append(f"rerank: {error}; the fused order is kept")
+            return ranked, None
+        left_out = scores.count(None)
+        if left_out:
+            pool.degraded.append(
+                f"rerank: {left_out} of {len(scores)} candidates were not reached within {question.deadline_ms} ms; "
+                "they keep their place in the fused order. Raise deadline_ms, or choose a faster reranker"
+            )
+        return blend(ranked, scores), reranker.name
+
+
+class Stopwatch:
+    """Times the stages of one recall and knows when it must be over."""
+
+    def __init__(self, seconds: float) -> None:
+        self._start = time.monotonic()
+        self.deadline = self._start + seconds
+        """A `time.monotonic()` value."""
+        self.timings: dict[str, float] = {}
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self._start
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Record the milliseconds that the block took."""
+        start = time.monotonic()
+        yield
+        self.timings[name] = (time.monotonic() - start) * 1000
+
+
+def rank_turns(pool: Pool, wide: int) -> list[Fused]:
+    """The best chunk of each of the best `wide` turns, best first."""
+    legs = []
+    if pool.dense is not None:
+        legs.append(Leg("dense", pool.dense, DENSE_WEIGHT))
+    if pool.lexical is not None:
+        # Only a leg that ran to its end knows that an absent candidate shares no word with the question.
+        legs.append(Leg("lexical", pool.lexical, LEXICAL_WEIGHT, floor=None if pool.lexical_cut else 0.0))
+    best = best_per_turn(fuse(legs), {key: chunk.turn_key for key, chunk in pool.chunks.items()})
+    places = {
+        chunk.turn_key: Place(chunk.turn.session_id, chunk.turn_index, chunk.turn.role)
+        for chunk in pool.chunks.values()
+    }
+    return list(follow_on(best, places).values())[:wide]
+
+
+def hit_of(chunk: StoredChunk, ranked: Fused, *, explain: bool) -> Hit:
+    """A hit from a hydrated chunk and its place in the ranking."""
+    turn = chunk.turn
+    said = turn.created_at_us
+    return Hit(
+        tenant=turn.tenant,
+        session_id=turn.session_id,
+        turn_index=chunk.turn_index,
+        role=turn.role,
+        speaker=chunk.speaker,
+        agent_id=turn.agent_id,
+        source=turn.source,
+        tags=turn.tags,
+        metadata=chunk.metadata,
+        created_at=datetime.fromtimestamp(said / 1_000_000, UTC) if said is not None else None,
+        content=chunk.text,
+        span=(chunk.start, chunk.end),
+        chunk_index=chunk.chunk_index,
+        total_chunks=chunk.total_chunks,
+        kind=chunk.kind,
+        language=chunk.language,
+        score=round(ranked.score, 6),
+        vector_id=chunk.vector_id,
+        explain={name: asdict(part) for name, part in ranked.parts.items()} if explain else None,
+    )
+
+
+def scope_turns(hits: Sequence[Hit]) -> list[tuple[str, int]]:
+    """(session, turn) of each hit, in order."""
+    return [(hit.session_id, hit.turn_index) for hit in hits]

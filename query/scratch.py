@@ -1,0 +1,75 @@
+"""A whole system on a data dir of its own, for `demo` and `eval`: started, filled, drained and stopped. Does I/O."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from producers.errors import NotReady
+from producers.events import TurnEvent
+from producers.settings import Settings
+from producers.stream import EventStream
+from producers.terminal import Terminal
+from workers.child import ChildEvent, default_specs
+from workers.commands.up import share_cores
+from workers.status import gather_status, waiting
+from workers.supervisor import Supervisor
+
+READY_TIMEOUT = 180.0
+"""Seconds until every process can work; loading torch and a model takes most of it, on a cold disk."""
+POLL = 0.2
+
+
+@contextmanager
+def scratch_settings(settings: Settings, keep: Path | None) -> Iterator[Settings]:
+    """The settings on a fresh data dir with an embedded Redis; the folder goes at the end unless it is `keep`."""
+    own = {"redis_url": None, "catalog_url": None, "vectors_uri": None}
+    if keep is not None:
+        if keep.is_dir() and any(keep.iterdir()):
+            raise NotReady(f"{keep}: not empty; name a new folder, so that nothing of yours is mixed in")
+        yield settings.model_copy(update={**own, "data_dir": keep.absolute()})
+        return
+    with tempfile.TemporaryDirectory(prefix="scope-recall-", ignore_cleanup_errors=True) as folder:
+        yield settings.model_copy(update={**own, "data_dir": Path(folder)})
+
+
+@contextmanager
+def running_system(terminal: Terminal, settings: Settings) -> Iterator[Supervisor]:
+    """The process tree of `up`, ready to work; stopped at the end."""
+
+    def say(event: ChildEvent) -> None:
+        if event.what != "started":
+            terminal.err.print(
+                f"  {event.name}: {event.what} {event.detail}", style="dim", markup=False, highlight=False
+            )
+
+    share_cores(settings.workers)
+    with Supervisor(settings, default_specs(settings), on_event=say) as supervisor:
+        supervisor.wait_ready(READY_TIMEOUT)
+        yield supervisor
+
+
+def push_and_drain(
+    terminal: Terminal, settings: Settings, supervisor: Supervisor, events: Iterable[TurnEvent], timeout: float
+) -> int:
+    """Push the events and wait until each can be recalled; returns how many. Raises `NotReady` when time runs out."""
+    with EventStream(settings) as stream:
+        pushed = stream.append(events)
+    deadline = time.monotonic() + timeout
+    with terminal.progress() as bar:
+        task = bar.add_task("chunking, embedding, storing", total=pushed)
+        while True:
+            supervisor.poll()
+            status = gather_status(settings)
+            left = waiting(status)
+            if status.get("streams", {}).get("dead"):
+                raise NotReady(f"{status['streams']['dead']} turns became dead letters; logs: {settings.data_dir}/logs")
+            bar.update(task, completed=pushed - (left if left is not None else pushed))
+            if left == 0:
+                return pushed
+            if time.monotonic() > deadline:
+                raise NotReady(f"{left} of {pushed} turns were not stored within {timeout:.0f} s")
+            time.sleep(POLL)

@@ -1,0 +1,345 @@
+"""One suite over every real reranker: late interaction, a FlagEmbedding cross-encoder, an HTTP endpoint."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from producers.errors import ModelError, RetryableError
+from producers.settings import Settings
+from query.reranking.bge import FlagCrossEncoder
+from query.reranking.http import HttpReranker
+from query.reranking.late_interaction import LateInteraction
+from query.reranking.port import Reranker
+from query.reranking.registry import load_reranker
+
+pytestmark = pytest.mark.contract
+
+WORDS = ["harbour", "violin", "copper", "lemon", "rocket", "garden", "pencil", "winter"]
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+TRAINING_STEPS = 400  # about 3 s; the loss is below .01 from step 200 on
+
+
+def save_tiny_bert(folder: Path, *, head: bool = True, labels: int = 1, train: bool = False) -> Path:
+    """A BERT over `WORDS`; trained, it scores a pair high when the text holds the query's word."""
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizerFast
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    folder.mkdir(parents=True)
+    (folder / "vocab.txt").write_text("\n".join(SPECIALS + WORDS))
+    BertTokenizerFast(vocab=str(folder / "vocab.txt"), model_max_length=32).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(SPECIALS + WORDS), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=64, max_position_embeddings=32, num_labels=labels, initializer_range=0.2,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    model = BertForSequenceClassification(config) if head else BertModel(config)
+    if train:
+        _train(model)
+    model.eval().save_pretrained(folder)
+    return folder
+
+
+def _train(model: Any) -> None:
+    import torch
+
+    rng = random.Random(0)
+    ids = range(len(SPECIALS), len(SPECIALS + WORDS))
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(TRAINING_STEPS):
+        rows, labels = [], []
+        for number in range(32):
+            query = rng.choice(ids)
+            text = rng.sample([word for word in ids if word != query], 2)
+            if number % 2:
+                text[rng.randrange(2)] = query
+            rows.append([2, query, 3, *text, 3])
+            labels.append(float(query in text))
+        types = torch.tensor([[0, 0, 0, 1, 1, 1]] * len(rows))
+        logits = model(input_ids=torch.tensor(rows), token_type_ids=types).logits[:, 0]
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, torch.tensor(labels))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+class RerankServer(ThreadingHTTPServer):
+    """Scores a text by the words it shares with the query; `answer` overrides, `dialect` is the field it knows."""
+
+    daemon_threads = True
+    dialect = "documents"
+    status = 200
+    delay = 0.0
+    answer: object = None
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.requests: list[dict[str, Any]] = []
+        self.keys: list[str | None] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/rerank"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: RerankServer
+    protocol_version: ClassVar[str] = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.requests.append(body)
+        self.server.keys.append(self.headers["Authorization"])
+        time.sleep(self.server.delay)
+        texts = body.get(self.server.dialect)
+        if texts is None or self.server.status != 200:
+            status, payload = (422 if texts is None else self.server.status), {"error": "unknown field or broken"}
+        else:
+            status, payload = 200, self.server.answer if self.server.answer is not None else self._rank(body, texts)
+        data = json.dumps(payload).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        try:
+            self.wfile.write(data)
+        except BrokenPipeError:
+            self.close_connection = True  # the client gave up at its deadline
+
+    def _rank(self, body: dict[str, Any], texts: list[str]) -> Any:
+        words = set(body["query"].split())
+        scored = sorted(((len(words & set(text.split())), index) for index, text in enumerate(texts)), reverse=True)
+        if self.server.dialect == "texts":
+            return [{"index": index, "score": score} for score, index in scored]
+        return {"results": [{"index": index, "relevance_score": score} for score, index in scored]}
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing on stderr."""
+
+
+@pytest.fixture
+def server() -> Iterator[RerankServer]:
+    running = RerankServer()
+    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield running
+    running.shutdown()
+    thread.join()
+    running.server_close()
+
+
+@pytest.fixture
+def http(server: RerankServer) -> Iterator[HttpReranker]:
+    reranker = HttpReranker(Settings(reranker_url=server.url))
+    yield reranker
+    reranker.close()
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_bert(tmp_path_factory.mktemp("reranker") / "tiny", train=True)
+
+
+@pytest.fixture(scope="session")
+def bge(tiny_model: Path) -> FlagCrossEncoder:
+    return FlagCrossEncoder(str(tiny_model), Settings())
+
+
+@pytest.fixture(scope="session")
+def late_interaction() -> Reranker:
+    reranker = load_reranker("late-interaction", Settings())
+    assert reranker is not None
+    return reranker
+
+
+@pytest.fixture(params=[pytest.param("late_interaction", marks=pytest.mark.models), "bge", "http"])
+def reranker(request: pytest.FixtureRequest) -> Reranker:
+    return request.getfixturevalue(request.param)
+
+
+TEXTS = ["copper garden", "violin lemon", "rocket pencil", "winter harbour"]
+
+
+@pytest.mark.parametrize("word", ["violin", "garden", "pencil", "harbour"])
+def test_the_text_that_holds_the_answer_scores_highest(reranker: Reranker, word: str) -> None:
+    scores = reranker.rerank(word, TEXTS).scores
+    assert len(scores) == len(TEXTS)
+    best = max(range(len(TEXTS)), key=lambda index: scores[index] or 0.0)
+    assert word in TEXTS[best]
+
+
+def test_scores_belong_to_their_texts_whatever_the_order_and_length(reranker: Reranker) -> None:
+    texts = [*TEXTS, "lemon", "copper copper copper winter winter rocket garden", ""]
+    scores = dict(zip(texts, reranker.rerank("copper", texts).scores, strict=True))
+    turned = dict(zip(texts[::-1], reranker.rerank("copper", texts[::-1]).scores, strict=True))
+    assert scores == pytest.approx(turned, abs=2e-3)
+
+
+def test_the_same_call_gives_the_same_scores(reranker: Reranker) -> None:
+    assert reranker.rerank("lemon", TEXTS).scores == reranker.rerank("lemon", TEXTS).scores
+
+
+def test_no_texts_give_no_scores(reranker: Reranker) -> None:
+    assert reranker.rerank("lemon", []).scores == []
+
+
+def test_a_deadline_in_the_past_reaches_nothing_and_returns_at_once(reranker: Reranker) -> None:
+    began = time.monotonic()
+    scores = reranker.rerank("lemon", [f"winter {number}" for number in range(500)], deadline=began - 1).scores
+    assert scores == [None] * 500
+    assert time.monotonic() - began < 0.5
+
+
+def test_a_distant_deadline_reaches_everything(reranker: Reranker) -> None:
+    scores = reranker.rerank("lemon", TEXTS, deadline=time.monotonic() + 60).scores
+    assert None not in scores
+
+
+def test_concurrent_callers_get_the_scores_of_a_single_one(reranker: Reranker) -> None:
+    queries = ["lemon", "violin", "copper", "winter"] * 4
+    alone = [reranker.rerank(query, TEXTS).scores for query in queries]
+    with ThreadPoolExecutor(4) as threads:
+        together = list(threads.map(lambda query: reranker.rerank(query, TEXTS).scores, queries))
+    assert together == alone
+
+
+# -- the cross-encoder -------------------------------------------------------------------------------------------
+
+
+def test_the_cross_encoder_scores_as_flagembedding_does(bge: FlagCrossEncoder, tiny_model: Path) -> None:
+    from FlagEmbedding import FlagReranker
+
+    reference = FlagReranker(str(tiny_model), devices="cpu", max_length=32)
+    texts = [*TEXTS, "winter " * 60, "lemon"]
+    assert bge.rerank("winter", texts).scores == pytest.approx(
+        reference.compute_score([("winter", text) for text in texts]), abs=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("head", "labels", "said"),
+    [(False, 1, "not a trained reranker.*classifier.weight"), (True, 2, "2 labels")],
+    ids=["no scoring head", "a classifier"],
+)
+def test_a_model_that_was_not_trained_to_rerank_is_refused_by_name(
+    tmp_path: Path, head: bool, labels: int, said: str
+) -> None:
+    folder = save_tiny_bert(tmp_path / "untrained", head=head, labels=labels)
+    with pytest.raises(ModelError, match=rf"untrained'.*{said}"):
+        FlagCrossEncoder(str(folder), Settings())
+
+
+def test_a_folder_without_a_model_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=tmp_path.name):
+        FlagCrossEncoder(str(tmp_path), Settings())
+
+
+def test_loading_and_scoring_print_nothing(tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    FlagCrossEncoder(str(tiny_model), Settings()).rerank("lemon", TEXTS * 20)
+    printed = capfd.readouterr()
+    assert printed.out + printed.err == ""
+
+
+# -- late interaction --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.models
+def test_late_interaction_prefers_what_answers_over_what_repeats(late_interaction: Reranker) -> None:
+    texts = [
+        "We talked about the weather on Tuesday.",
+        "The spare key to the flat is under the blue flower pot.",
+        "Where did I leave the car?",
+    ]
+    scores = late_interaction.rerank("where is the spare key hidden?", texts).scores
+    assert max(range(3), key=lambda index: scores[index] or 0.0) == 1
+    assert all(score is not None and -1 <= score <= 1 for score in scores)
+
+
+@pytest.mark.models
+def test_late_interaction_reaches_cached_texts_when_there_is_no_time_to_encode() -> None:
+    reranker = load_reranker("auto", Settings())
+    assert isinstance(reranker, LateInteraction)
+    known = [f"winter {word}" for word in WORDS]
+    reranker.rerank("lemon", known)
+    reranker._pace.record(1, 1e9)  # from here on no pass fits
+    scores = reranker.rerank("lemon", [*known, "never seen"], deadline=time.monotonic() + 5).scores
+    assert scores[-1] is None
+    assert None not in scores[:-1]
+
+
+@pytest.mark.models
+def test_late_interaction_scores_punctuation_and_empty_queries(late_interaction: Reranker) -> None:
+    for query in ("???", "", " "):
+        scores = late_interaction.rerank(query, ["really???", ""]).scores
+        assert all(score is not None and -1 <= score <= 1 for score in scores)
+
+
+# -- the endpoint ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", ["documents", "texts"])
+def test_the_endpoint_is_spoken_to_in_its_dialect(server: RerankServer, dialect: str) -> None:
+    server.dialect = dialect
+    reranker = HttpReranker(Settings(reranker_url=server.url, reranker_api_key="k"), "some-model")
+    for _ in range(2):
+        scores = reranker.rerank("violin", TEXTS).scores
+        assert scores == [0.0, 1.0, 0.0, 0.0]
+    assert [dialect in request for request in server.requests][-2:] == [True, True]
+    assert server.requests[-1]["model"] == "some-model"
+    assert server.keys[-1] == "Bearer k"
+    reranker.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "expected"),
+    [
+        (429, None, RetryableError),
+        (500, None, RetryableError),
+        (503, None, RetryableError),
+        (401, None, ModelError),
+        (404, None, ModelError),
+        (200, {"results": [{"index": 0, "relevance_score": 1}]}, ModelError),
+        (200, {"results": [{"index": 0, "relevance_score": float("nan")}]}, ModelError),
+        (200, {"error": "no"}, ModelError),
+        (200, [1, 2], ModelError),
+        (200, "no", ModelError),
+    ],
+)
+def test_an_endpoint_that_fails_gives_an_error_of_ours(
+    server: RerankServer, http: HttpReranker, status: int, answer: object, expected: type[Exception]
+) -> None:
+    server.status, server.answer = status, answer
+    with pytest.raises(expected, match="reranker http://127"):
+        http.rerank("violin", TEXTS)
+
+
+def test_an_endpoint_that_is_not_there_is_retryable() -> None:
+    reranker = HttpReranker(Settings(reranker_url="http://127.0.0.1:9/rerank"))
+    with pytest.raises(RetryableError, match="cannot be reached"):
+        reranker.rerank("violin", TEXTS)
+    reranker.close()
+
+
+def test_an_endpoint_slower_than_the_deadline_reaches_nothing(server: RerankServer, http: HttpReranker) -> None:
+    server.delay = 0.6
+    began = time.monotonic()
+    assert http.rerank("violin", TEXTS, deadline=began + 0.1).scores == [None] * len(TEXTS)
+    assert time.monotonic() - began < 0.5
+
+
+def test_many_texts_are_sent_in_requests_a_server_takes(server: RerankServer, http: HttpReranker) -> None:
+    texts = [f"{word} {number}" for number in range(10) for word in WORDS]
+    scores = http.rerank("violin", texts).scores
+    assert scores == [float("violin" in text) for text in texts]
+    assert [len(request["documents"]) for request in server.requests] == [32, 32, 16]

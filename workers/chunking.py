@@ -1,0 +1,243 @@
+"""Cuts a turn into chunks that the embedder can read whole, without losing a character of it. Pure.
+
+A text is blocks: paragraphs, and code fences (CommonMark 0.31, 4.5, at any indentation). Neighbouring blocks share a
+chunk while they fit; a block that does not fit alone is cut by semantic-text-splitter, which prefers line ends, then
+sentence ends (Unicode's, so also 。！？), then words, then characters. A fence that fits shares a chunk with the prose
+around it, because that prose says what the code is for; it is never cut as long as it fits a chunk of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from producers.errors import SettingsError
+from producers.settings import Settings
+from workers.embedding.port import Embedder
+from workers.embedding.text import readable
+
+Kind = Literal["prose", "code"]
+
+CHARS_PER_TOKEN_LIMIT = 16
+"""A chunk is also held to this many characters a token: WordPiece reads a megabyte without a space as one unknown
+token, and one of line breaks as none."""
+MAX_LANGUAGE_CHARS = 32
+"""What is longer than this after a fence's mark is no language."""
+_FENCE_SHARE = 2
+"""A fence's two marks may take up 1/2 of a chunk; beyond that they are cut like the code."""
+
+_FENCE_LINE = re.compile(r"^[ \t]*(`{3,}|~{3,})([^\n]*)$", re.MULTILINE)
+_PARAGRAPH_BREAK = re.compile(r"\n\s*\n")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of a turn: `text == content[start:end]`, offsets in characters, no white space at either end.
+
+    `kind` is "code" for a fence or a part of one. `language` is the fence's, in lower case; a chunk of prose that
+    takes in a fence has the language of the first one.
+    """
+
+    index: int
+    total: int
+    start: int
+    end: int
+    text: str
+    kind: Kind
+    language: str | None
+
+
+class _Block(NamedTuple):
+    """A span that a chunk should hold whole. A fence's `body` lies between its two marks."""
+
+    start: int
+    end: int
+    kind: Kind = "prose"
+    language: str | None = None
+    body: tuple[int, int] = (0, 0)
+
+
+class Chunker:
+    """Chunks of at most `max_tokens` tokens as `count_tokens` counts them.
+
+    `overlap` is how many tokens at most two neighbouring pieces of one paragraph share; code and whole blocks share
+    none.
+    """
+
+    def __init__(self, count_tokens: Callable[[str], int], max_tokens: int, overlap: int = 0) -> None:
+        from semantic_text_splitter import TextSplitter
+
+        if overlap >= max_tokens:
+            raise SettingsError(f"chunk_overlap {overlap} must be below chunk_tokens {max_tokens}")
+        self.max_tokens = max_tokens
+        self.overlap = overlap
+        self._count = count_tokens
+        self._splitter = TextSplitter.from_callback
+
+    @classmethod
+    def for_embedder(cls, embedder: Embedder, settings: Settings) -> Chunker:
+        """A chunker by the embedder's own tokenizer and limit, or a lower `chunk_tokens`."""
+        limit = settings.chunk_tokens or embedder.max_tokens
+        if limit > embedder.max_tokens:
+            raise SettingsError(
+                f"chunk_tokens {limit} is over what embedder {embedder.name} reads at once, {embedder.max_tokens} "
+                "tokens; lower it, or leave it unset"
+            )
+        return cls(embedder.token_counter(), limit, settings.chunk_overlap)
+
+    def chunk(self, content: str) -> list[Chunk]:
+        """The chunks in order; together they hold every character of `content` but white space. Blank: none."""
+        # One character stays one, so that offsets into the readable text are offsets into the content.
+        text = readable(content)
+        whole = _trim(text, 0, len(text))
+        if whole is None:
+            return []
+        blocks = list(_blocks(text))
+        runs = [(*whole, blocks)] if self._fits(text, *whole) else self._runs(text, blocks)
+        spans = [(start, end, *_label(held)) for start, end, held in runs]
+        return [
+            Chunk(index, len(spans), start, end, content[start:end], kind, language)
+            for index, (start, end, kind, language) in enumerate(spans)
+        ]
+
+    def _runs(self, text: str, blocks: list[_Block]) -> Iterator[tuple[int, int, list[_Block]]]:
+        """Start, end and blocks of every chunk."""
+        at = 0
+        while at < len(blocks):
+            block = blocks[at]
+            if not self._fits(text, block.start, block.end):
+                for start, end in self._cut(text, block):
+                    yield start, end, [block]
+                at += 1
+                continue
+            after = self._longest_run(text, blocks, at)
+            yield block.start, blocks[after - 1].end, blocks[at:after]
+            at = after
+
+    def _longest_run(self, text: str, blocks: list[_Block], at: int) -> int:
+        """Index after the last of the blocks from `at` on that fit together; doubling, then bisection."""
+        start, fitting, step = blocks[at].start, at + 1, 1
+        while fitting + step <= len(blocks) and self._fits(text, start, blocks[fitting + step - 1].end):
+            fitting += step
+            step *= 2
+        failing = min(fitting + step, len(blocks) + 1)
+        while failing - fitting > 1:
+            middle = (fitting + failing) // 2
+            if self._fits(text, start, blocks[middle - 1].end):
+                fitting = middle
+            else:
+                failing = middle
+        return fitting
+
+    def _cut(self, text: str, block: _Block) -> Iterator[tuple[int, int]]:
+        """Spans of a block that is too large for one chunk."""
+        if block.kind == "prose":
+            yield from self._split(text, block.start, block.end, self.max_tokens, self.overlap)
+            return
+        start, end = block.body
+        marks = self._size(text[block.start : start]) + self._size(text[end : block.end])
+        if marks * _FENCE_SHARE > self.max_tokens:
+            yield from self._split(text, block.start, block.end, self.max_tokens, 0)
+            return
+        # The marks go with the first and the last piece of the code, which is cut smaller to leave room for them.
+        pieces = list(self._split(text, start, end, self.max_tokens - marks, 0))
+        if pieces and self._fits(text, block.start, pieces[0][1]):
+            pieces[0] = (block.start, pieces[0][1])
+        else:
+            pieces.insert(0, (block.start, start))
+        if end < block.end and self._fits(text, pieces[-1][0], block.end):
+            pieces[-1] = (pieces[-1][0], block.end)
+        elif end < block.end:
+            pieces.append((end, block.end))
+        yield from filter(None, (_trim(text, *piece) for piece in pieces))
+
+    def _split(self, text: str, start: int, end: int, limit: int, overlap: int) -> Iterator[tuple[int, int]]:
+        """Spans of at most `limit` tokens, white space left out between them."""
+        splitter = self._splitter(self._size, limit, overlap=overlap)
+        for offset, piece in splitter.chunk_indices(text[start:end]):
+            span = _trim(text, start + offset, start + offset + len(piece))
+            if span is not None:
+                yield span
+
+    def _fits(self, text: str, start: int, end: int) -> bool:
+        """Whether a span fits; tells without a tokenizer where it can."""
+        if end - start > self.max_tokens * CHARS_PER_TOKEN_LIMIT:
+            return False
+        piece = text[start:end]
+        return _most_tokens(piece) <= self.max_tokens or self._size(piece) <= self.max_tokens
+
+    def _size(self, piece: str) -> int:
+        """Tokens of a piece, or its characters by `CHARS_PER_TOKEN_LIMIT` where that is more."""
+        floor = -(-len(piece) // CHARS_PER_TOKEN_LIMIT)
+        return floor if floor > self.max_tokens else max(floor, self._count(piece))
+
+
+def _most_tokens(piece: str) -> int:
+    """A bound that costs no tokenizer: a token is at least one byte of the normalised text, and one may open it.
+
+    Checked over all of Unicode for WordPiece and SentencePiece. NFKD is the longest of the normal forms: U+FDFA is 3
+    bytes as written and 33 as a tokenizer may see it.
+    """
+    return len(unicodedata.normalize("NFKD", piece).encode()) + 1
+
+
+def _blocks(text: str) -> Iterator[_Block]:
+    """Paragraphs and fences, in order."""
+    at = 0
+    for fence in _fences(text):
+        yield from _paragraphs(text, at, fence.start)
+        yield fence
+        at = fence.end
+    yield from _paragraphs(text, at, len(text))
+
+
+def _fences(text: str) -> Iterator[_Block]:
+    """Code fences. One that is never closed runs to the end, as in CommonMark: transcripts are often cut short."""
+    if "```" not in text and "~~~" not in text:
+        return
+    opening: re.Match[str] | None = None
+    for line in _FENCE_LINE.finditer(text):
+        mark, info = line.group(1), line.group(2).strip()
+        if opening is None:
+            if not (mark[0] == "`" and "`" in info):  # that would be code within a line
+                opening = line
+        elif not info and mark.startswith(opening.group(1)):
+            yield _fence(opening, line.start(), line.end(1))
+            opening = None
+    if opening is not None:
+        end = len(text.rstrip())
+        yield _fence(opening, end, end)
+
+
+def _fence(opening: re.Match[str], body_end: int, end: int) -> _Block:
+    words = opening.group(2).split()
+    language = words[0].strip("{}.").lower() if words else ""
+    known = language if 0 < len(language) <= MAX_LANGUAGE_CHARS else None
+    return _Block(opening.start(1), end, "code", known, (min(opening.end(), end), body_end))
+
+
+def _paragraphs(text: str, start: int, end: int) -> Iterator[_Block]:
+    at = start
+    breaks = [(found.start(), found.end()) for found in _PARAGRAPH_BREAK.finditer(text, start, end)]
+    for stop, resume in [*breaks, (end, end)]:
+        span = _trim(text, at, stop)
+        if span is not None:
+            yield _Block(*span)
+        at = resume
+
+
+def _label(blocks: list[_Block]) -> tuple[Kind, str | None]:
+    """Kind and language of the chunk that holds `blocks`."""
+    kind: Kind = "code" if all(block.kind == "code" for block in blocks) else "prose"
+    return kind, next((block.language for block in blocks if block.language), None)
+
+
+def _trim(text: str, start: int, end: int) -> tuple[int, int] | None:
+    """The span without white space at its ends; None when it is blank."""
+    piece = text[start:end]
+    left = len(piece) - len(piece.lstrip())
+    right = len(piece.rstrip())
+    return (start + left, start + right) if left < right else None

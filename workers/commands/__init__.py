@@ -1,0 +1,1 @@
+"""Commands that run and watch the system; one command, one file."""

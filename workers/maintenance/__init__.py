@@ -1,0 +1,1 @@
+"""Scheduled jobs that keep the stores fast."""

@@ -1,0 +1,135 @@
+"""What the system is doing, as one dict: the source of `status`, `drain` and `demo`. Does I/O; reads only.
+
+Every part that cannot be read is left out and named in `degraded`: a status that lies is worse than none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from producers.connection import connect, mapped_errors
+from producers.errors import NotReady, ScopeRecallError
+from producers.keys import Keys
+from producers.scripts import foreign_scripts
+from producers.settings import LANES, Settings
+from producers.stream import read_backlog
+from workers.embedding.registry import recommended_multilingual
+from workers.queues import MAINTENANCE, rq_queue
+from workers.stores.catalog import ActiveSpace, Catalog, CatalogCounts
+from workers.stores.vectors import VectorStatistics, VectorStore
+from workers.tree_state import read_state
+
+SAMPLE_TURNS = 200
+"""Newest turns looked at for their writing system."""
+FOREIGN_SAMPLE_SHARE = 0.2
+"""Share of them in scripts the embedder does not speak from which a multilingual model is recommended."""
+
+
+def gather_status(settings: Settings) -> dict[str, Any]:
+    """Streams, queues, workers, catalog, vectors, spaces, processes, `degraded` and `advice`."""
+    if not settings.data_dir.is_dir() and settings.catalog_url is None:
+        raise NotReady(f"no data dir at {settings.data_dir}: start `scope-recall up`, or name another with --data-dir")
+    status: dict[str, Any] = {"data_dir": str(settings.data_dir), "degraded": [], "advice": []}
+    status["processes"] = _processes(settings, status["degraded"])
+    for gather in (_gather_redis, _gather_stores):
+        try:
+            gather(settings, status)
+        except ScopeRecallError as error:
+            status["degraded"].append(str(error))
+    return status
+
+
+def waiting(status: dict[str, Any]) -> int | None:
+    """Accepted turns that recall cannot return yet, dead letters aside; None when that is not known."""
+    if "streams" not in status or "catalog" not in status:
+        return None
+    lanes = sum(status["streams"][lane]["length"] for lane in LANES)
+    return int(lanes) + int(status["catalog"]["pending"])
+
+
+def _gather_redis(settings: Settings, status: dict[str, Any]) -> None:
+    client = connect(settings)
+    keys = Keys(settings.key_prefix)
+    with mapped_errors(settings):
+        lanes = {lane: read_backlog(client, keys.stream(lane)) for lane in LANES}
+        streams: dict[str, Any] = {
+            lane: {"lag": backlog.lag, "pending": backlog.pending, "length": backlog.length}
+            for lane, backlog in lanes.items()
+        }
+        streams["dead"] = int(client.xlen(keys.dead))
+        status["streams"] = streams
+        status["queues"] = {lane: rq_queue(lane, client, settings).count for lane in (*LANES, MAINTENANCE)}
+        status["workers"] = _workers(client)
+        counters: Any = client.hgetall(keys.counters)
+        status["counters"] = {name.decode(): int(value) for name, value in counters.items()}
+    if streams["dead"]:
+        status["degraded"].append(f"{streams['dead']} dead letters: see `scope-recall dead list`")
+    if status["counters"].get("lost_entry"):
+        status["degraded"].append(
+            f"{status['counters']['lost_entry']} accepted entries had lost their data when they were read: "
+            "something else trims or deletes from the streams"
+        )
+    if not status["workers"] and any(streams[lane]["length"] for lane in LANES):
+        status["degraded"].append("turns are waiting and no worker is registered: start `scope-recall up` or a worker")
+
+
+def _workers(client: redis.Redis) -> list[dict[str, Any]]:
+    from rq import Worker
+
+    return [
+        {
+            "name": worker.name,
+            "state": str(worker.get_state()),
+            "queues": worker.queue_names(),
+            "jobs_done": worker.successful_job_count,
+            "jobs_failed": worker.failed_job_count,
+        }
+        for worker in Worker.all(connection=client)
+    ]
+
+
+def _gather_stores(settings: Settings, status: dict[str, Any]) -> None:
+    status["catalog"] = asdict(CatalogCounts(0, 0, 0))
+    status["vectors"] = asdict(VectorStatistics(0, 0, 0, 0))
+    status["spaces"] = []
+    try:
+        catalog = Catalog.open(settings.catalog_location)
+    except NotReady:  # nothing has been stored yet
+        return
+    status["catalog"] = asdict(catalog.counts())
+    active = catalog.active_space()
+    if active is None:
+        return
+    status["spaces"] = [{"id": active.space.id, "active": True, "setting": active.setting, **asdict(active.space)}]
+    status["vectors"] = asdict(VectorStore(settings.vectors_location).statistics(active.space))
+    advice = language_advice(catalog, active)
+    if advice:
+        status["advice"].append(advice)
+
+
+def language_advice(catalog: Catalog, active: ActiveSpace) -> str | None:
+    """A multilingual model by name, when much of what is stored is in a script that the embedder does not speak."""
+    sample = catalog.recent_contents(SAMPLE_TURNS)
+    foreign = [scripts for text in sample if (scripts := foreign_scripts(text, active.scripts))]
+    if not sample or len(foreign) / len(sample) < FOREIGN_SAMPLE_SHARE:
+        return None
+    share = round(100 * len(foreign) / len(sample))
+    return (
+        f"{share}% of the newest turns are in a script that {active.space.embedder} does not speak ({foreign[0][0]}): "
+        f"SCOPE_RECALL_EMBEDDER={recommended_multilingual()} on a new data dir recalls them better"
+    )
+
+
+def _processes(settings: Settings, degraded: list[str]) -> dict[str, Any] | None:
+    tree = read_state(settings.data_dir)
+    if tree is None:
+        return None
+    for child in tree.children:
+        if child.state == "backoff":
+            log = Path(settings.data_dir) / "logs" / f"{child.name}.log"
+            degraded.append(f"{child.name} is down ({child.last_exit}) and will be started again; its log: {log}")
+    return asdict(tree)

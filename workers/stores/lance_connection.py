@@ -1,0 +1,121 @@
+"""Handles on LanceDB tables: opened when first used, refreshed, retried, and their errors mapped. Does I/O.
+
+LanceDB raises RuntimeError, ValueError and OSError without types of its own, so a conflict is told by its text.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from producers.errors import StoreUnavailable
+from workers.stores.lance_schema import table_schema
+from workers.stores.space import Space
+
+T = TypeVar("T")
+
+FOREIGN = (RuntimeError, ValueError, OSError)
+"""What LanceDB raises."""
+WRITE_ATTEMPTS = 8
+"""With the pauses below about ten seconds: a compaction of a large table commits in less."""
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 4.0
+
+
+class LanceConnection:
+    """Tables of one location by space. Safe to share between threads; never fork a process that has used it."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self._lock = threading.Lock()
+        self._connection: Any = None
+        self._tables: dict[str, Any] = {}
+
+    def read(self, space: Space, operation: Callable[[Any], T], nothing: T) -> T:
+        """`operation` on the space's table as last committed by any process; `nothing` where there is no table.
+
+        A failing read is repeated once on a fresh handle: full-text search can fail on a handle whose index files an
+        optimize has replaced (lance#7508). Raises `StoreUnavailable`.
+        """
+        for attempt in range(2):
+            try:
+                table = self._open(space)
+                return nothing if table is None else operation(table)
+            except FOREIGN as error:
+                self._forget(space)
+                if attempt:
+                    raise self._unavailable("reading", space, error) from error
+        raise AssertionError("unreachable: the second attempt returns or raises")
+
+    def write(self, space: Space, operation: Callable[[Any], T], *, create: bool = False) -> T | None:
+        """`operation` on the space's table, repeated with back-off when another writer committed first.
+
+        `create` makes a missing table, otherwise None is returned for it. Raises `StoreUnavailable`.
+        """
+        for attempt in range(1, WRITE_ATTEMPTS + 1):
+            try:
+                table = self._create(space) if create else self._open(space)
+                return None if table is None else operation(table)
+            except FOREIGN as error:
+                self._forget(space)
+                if attempt == WRITE_ATTEMPTS or not is_conflict(error):
+                    raise self._unavailable("writing", space, error) from error
+            time.sleep(pause(attempt))
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _open(self, space: Space) -> Any | None:
+        """The table, or None; creates nothing, not even the folder that `lancedb.connect` would make."""
+        table = self._tables.get(space.id)
+        if table is not None:
+            return table
+        if self._connection is None and "://" not in self.location and not Path(self.location).exists():
+            return None
+        try:
+            table = self._connected().open_table(space.id)
+        except ValueError as error:
+            if "was not found" in str(error):
+                return None
+            raise
+        return self._tables.setdefault(space.id, table)
+
+    def _create(self, space: Space) -> Any:
+        table = self._open(space)
+        if table is not None:
+            return table
+        table = self._connected().create_table(space.id, schema=table_schema(space.dimension), exist_ok=True)
+        return self._tables.setdefault(space.id, table)
+
+    def _connected(self) -> Any:
+        with self._lock:
+            if self._connection is None:
+                import lancedb
+
+                # Zero: each read looks for a newer version, so that what another process has committed is found.
+                self._connection = lancedb.connect(self.location, read_consistency_interval=timedelta(0))
+            return self._connection
+
+    def _forget(self, space: Space) -> None:
+        self._tables.pop(space.id, None)
+
+    def _unavailable(self, doing: str, space: Space, error: BaseException) -> StoreUnavailable:
+        reason = " ".join(str(error).split(", /", 1)[0].split())
+        hint = "check that the location can be written and has space left" if doing == "writing" else "try again"
+        if is_conflict(error):
+            hint = f"{WRITE_ATTEMPTS} attempts met another writer; lower the number of workers, or try again"
+        return StoreUnavailable(f"vector store {self.location}, table {space.id}: {doing} failed: {reason}; {hint}")
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether another writer committed first, so that the same write may succeed now."""
+    text = str(error).lower()
+    return any(sign in text for sign in ("commit conflict", "concurrent", "already exists"))
+
+
+def pause(attempt: int) -> float:
+    """Seconds to wait after the given failed attempt (1, 2, …): exponential with full jitter, so that writers part."""
+    return random.uniform(0, min(LONGEST_PAUSE, FIRST_PAUSE * 2**attempt))

@@ -1,0 +1,205 @@
+"""The vector store on LanceDB: one table per embedding space, dense and lexical search inside a scope. Does I/O.
+
+It can be rebuilt from the catalog at any time, and says nothing final: every candidate is hydrated from the catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from producers.errors import PoisonError
+from workers.stores.lance_connection import LanceConnection
+from workers.stores.lance_filter import any_of, scope_filter
+from workers.stores.lance_schema import KEY, TERMS, VECTOR, VectorRow, to_arrow
+from workers.stores.scope import Scope
+from workers.stores.space import Space
+from workers.stores.terms import FUNCTION_WORD_WEIGHT, MAX_TERM_CHARS, question_terms
+
+REFINE = 4
+"""An approximate index answers with this many times the limit, whose exact cosine then decides; no index, no effect."""
+IndexKind = Literal["full-text", "btree", "hnsw"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A chunk that a search found; higher scores are better, on the scale of the search that gave it."""
+
+    vector_id: str
+    score: float
+
+
+@dataclass(frozen=True)
+class VectorStatistics:
+    """Figures of one space's table."""
+
+    rows: int
+    unindexed_rows: int
+    """Rows that full-text search still scans; they are found, only more slowly."""
+    fragments: int
+    size_bytes: int
+    """Data and index files of the newest version."""
+
+
+class VectorStore:
+    """Vectors and search terms by space. Connects when first used; reading creates nothing.
+
+    Every method raises `StoreUnavailable` when LanceDB fails, after the retries that make sense.
+    """
+
+    def __init__(self, location: str) -> None:
+        """`location`: a folder, or an object store's URI."""
+        self._lance = LanceConnection(location)
+        self._searchable: set[str] = set()
+
+    def upsert(self, space: Space, rows: Sequence[VectorRow]) -> None:
+        """Insert the rows, or replace those of the same `vector_id`; repeating it changes nothing.
+
+        Raises `PoisonError` for a vector that does not fit the space or was not computed.
+        """
+        if not rows:
+            return
+        try:
+            data = to_arrow(rows, space.dimension)
+        except ValueError as error:
+            raise PoisonError(str(error)) from None
+
+        def merge(table: Any) -> None:
+            table.merge_insert(KEY).when_matched_update_all().when_not_matched_insert_all().execute(data)
+
+        self._lance.write(space, merge, create=True)
+        if space.id not in self._searchable:
+            # After the first rows: an index built on an empty table would never cover one (haiku.rag#591).
+            if TERMS not in self.indexed_columns(space):
+                self.build_index(space, TERMS, "full-text")
+            self._searchable.add(space.id)
+
+    def delete_superseded(self, space: Space, current: Sequence[tuple[str, str | None]]) -> None:
+        """For each (turn_key, content_hash): delete the turn's rows of other contents; of all contents for None."""
+        wanted = dict(current)
+        columns = [KEY, "turn_key", "content_hash"]
+
+        def look_up(table: Any) -> list[dict[str, str]]:
+            rows: list[dict[str, str]] = _all_rows(table, any_of("turn_key", wanted), columns).to_pylist()
+            return rows
+
+        found = self._lance.read(space, look_up, [])
+        # Looked up first, since most often nothing is stale, and each delete commits a version.
+        stale = [row[KEY] for row in found if row["content_hash"] != wanted[row["turn_key"]]]
+        if stale:
+            self._lance.write(space, lambda table: table.delete(any_of(KEY, stale)))
+
+    def dense(self, space: Space, vector: NDArray[np.float32], scope: Scope, limit: int) -> list[Candidate]:
+        """The chunks in scope nearest to `vector`, shape (dimension,); the score is the cosine, in [-1, 1]."""
+        where = scope_filter(scope)
+
+        def search(table: Any) -> list[Candidate]:
+            query = table.search(vector, vector_column_name=VECTOR).distance_type("cosine").refine_factor(REFINE)
+            found = query.where(where, prefilter=True).select([KEY, "_distance"]).limit(limit).to_arrow()
+            return [
+                Candidate(key, 1.0 - distance)
+                for key, distance in zip(found[KEY].to_pylist(), found["_distance"].to_pylist(), strict=True)
+            ]
+
+        return self._lance.read(space, search, []) if limit > 0 else []
+
+    def lexical(self, space: Space, query: str, scope: Scope, limit: int) -> list[Candidate]:
+        """The chunks in scope that share words with `query`; the score is BM25 (k1 1.2, b 0.75).
+
+        A word's weight comes from the whole table, as in Lucene: a word that other tenants use often counts for less.
+        """
+        content, function = question_terms(query)
+        if limit <= 0 or not (content or function):
+            return []
+        where = scope_filter(scope)
+
+        def search(table: Any) -> list[Candidate]:
+            builder = table.search(_match(content, function), query_type="fts")
+            found = builder.where(where, prefilter=True).select([KEY, "_score"]).limit(limit).to_arrow()
+            return [
+                Candidate(key, score)
+                for key, score in zip(found[KEY].to_pylist(), found["_score"].to_pylist(), strict=True)
+            ]
+
+        return self._lance.read(space, search, [])
+
+    def vectors_of(self, space: Space, vector_ids: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+        """The stored vectors, shape (dimension,) each; an id that is not stored is left out."""
+
+        def fetch(table: Any) -> dict[str, NDArray[np.float32]]:
+            found = _all_rows(table, any_of(KEY, vector_ids), [KEY, VECTOR])
+            flat = found[VECTOR].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+            return dict(zip(found[KEY].to_pylist(), flat.reshape(-1, space.dimension), strict=True))
+
+        return self._lance.read(space, fetch, {}) if vector_ids else {}
+
+    def keys(self, space: Space) -> Iterator[str]:
+        """Every `vector_id` of the space as of now, in no order; for checks."""
+
+        def look_up(table: Any) -> list[str]:
+            found: list[str] = _all_rows(table, None, [KEY])[KEY].to_pylist()
+            return found
+
+        yield from self._lance.read(space, look_up, [])
+
+    def statistics(self, space: Space) -> VectorStatistics:
+        """Figures of the space's table; zeros where there is none."""
+
+        def measure(table: Any) -> VectorStatistics:
+            figures = table.stats()
+            unindexed = [index.num_unindexed_rows for index in table.list_indices() if index.columns == [TERMS]]
+            return VectorStatistics(
+                rows=figures["num_rows"],
+                unindexed_rows=unindexed[0] if unindexed else figures["num_rows"],
+                fragments=figures["fragment_stats"]["num_fragments"],
+                size_bytes=figures["total_bytes"],
+            )
+
+        return self._lance.read(space, measure, VectorStatistics(0, 0, 0, 0))
+
+    def indexed_columns(self, space: Space) -> frozenset[str]:
+        """Columns that have an index. Told by column, not by name: names have changed between versions."""
+
+        def look_up(table: Any) -> frozenset[str]:
+            return frozenset(column for index in table.list_indices() for column in index.columns)
+
+        return self._lance.read(space, look_up, frozenset())
+
+    def build_index(self, space: Space, column: str, kind: IndexKind) -> None:
+        """Build the index of `column` over all rows, in place of one that is there."""
+        self._lance.write(space, lambda table: table.create_index(column, config=_index_config(kind), replace=True))
+
+    def optimize(self, space: Space, *, keep_versions: timedelta) -> None:
+        """Join small fragments, fold new rows into every index, drop versions older than `keep_versions`."""
+        self._lance.write(space, lambda table: table.optimize(cleanup_older_than=keep_versions))
+
+
+def _all_rows(table: Any, where: str | None, columns: list[str]) -> Any:
+    """`columns` of every matching row, as a pyarrow table."""
+    query = table.search().select(columns)
+    return (query.where(where) if where else query).to_arrow()
+
+
+def _match(content: list[str], function: list[str]) -> Any:
+    """A match query, never a raw string: quotes in a raw one are parsed as a phrase query and fail."""
+    from lancedb.query import BooleanQuery, MatchQuery, Occur
+
+    if not content or not function:
+        return MatchQuery(" ".join(content or function), TERMS)
+    weak = MatchQuery(" ".join(function), TERMS, boost=FUNCTION_WORD_WEIGHT)
+    return BooleanQuery([(Occur.SHOULD, MatchQuery(" ".join(content), TERMS)), (Occur.SHOULD, weak)])
+
+
+def _index_config(kind: IndexKind) -> Any:
+    from lancedb.index import FTS, BTree, HnswSq
+
+    if kind == "full-text":
+        # Words are cut by workers.stores.terms; stop words stay, since function words are weighed down instead.
+        longest = MAX_TERM_CHARS * 4 + 1  # bytes of UTF-8; Lance drops a token that reaches its limit
+        return FTS(base_tokenizer="whitespace", max_token_length=longest, stem=True, remove_stop_words=False)
+    return BTree() if kind == "btree" else HnswSq(distance_type="cosine")
