@@ -10,6 +10,8 @@ endif
 
 # More options for pip, for example an index with CPU-only builds of torch.
 PIP_ARGS ?=
+# More arguments for pytest, for example ARGS='tests/unit -k compose'.
+ARGS ?=
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -49,7 +51,7 @@ demo: $(STAMP) ## Push real turns through the whole system and recall them
 	@$(BIN)/scope-recall demo
 
 test: $(STAMP) ## Run the tests
-	@$(CLEAN_ENV) $(BIN)/pytest -q
+	@$(CLEAN_ENV) $(BIN)/pytest -q $(ARGS)
 
 check: $(STAMP) ## Lint, formatting, types and import layers
 	@$(BIN)/ruff check
@@ -58,7 +60,7 @@ check: $(STAMP) ## Lint, formatting, types and import layers
 	@$(BIN)/lint-imports
 
 bench: $(STAMP) ## Measure throughput; prints figures, asserts none
-	@$(CLEAN_ENV) $(BIN)/pytest -q -m benchmark -s tests/benchmarks
+	@$(CLEAN_ENV) $(BIN)/pytest -q -m benchmark -s tests/benchmarks $(ARGS)
 
 clean: ## Remove .venv, caches and builds; stored turns are elsewhere and stay
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis ./*.egg-info

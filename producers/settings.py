@@ -48,7 +48,7 @@ class Settings(BaseSettings):
     key_prefix: str = Field("scope-recall", pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="Prefix of every Redis key.")
     catalog_url: str | None = Field(None, description="SQLAlchemy URL of the catalog; unset: SQLite in the data dir.")
     vectors_uri: str | None = Field(None, description="Path or object-store URI of LanceDB; unset: in the data dir.")
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe log line shown.")
 
     max_content_bytes: int = Field(1 << 20, ge=1, description="Largest content of one turn, in bytes of UTF-8.")
     max_metadata_bytes: int = Field(16 << 10, ge=2, description="Largest metadata of one turn, in bytes of JSON.")

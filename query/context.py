@@ -63,9 +63,11 @@ def escape(text: str) -> str:
 
 def fit(text: str, limit: int) -> str:
     """`text`, or its first whole sentences within `limit` characters, with an open code fence closed."""
-    if len(text) <= limit:
-        return _closed(text)
-    room = limit - len(ELLIPSIS) - len("\n```")
+    whole = _closed(text)
+    if len(whole) <= limit:
+        return whole
+    longest_fence = max((len(fence) for fence in _FENCE.findall(text)), default=0)
+    room = limit - len(ELLIPSIS) - longest_fence - 1
     if room < SHORTEST_PIECE:
         return ""
     ends = [found.end() for found in _SENTENCE_END.finditer(text[:room])]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from producers.errors import NotReady
 from producers.events import TurnEvent
@@ -46,6 +48,10 @@ def running_system(terminal: Terminal, settings: Settings) -> Iterator[Superviso
                 f"  {event.name}: {event.what} {event.detail}", style="dim", markup=False, highlight=False
             )
 
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)  # so that the children stop in order and the scratch folder goes
     share_cores(settings.workers)
     with Supervisor(settings, default_specs(settings), on_event=say) as supervisor:
         supervisor.wait_ready(READY_TIMEOUT)

@@ -2,8 +2,9 @@
 
 A text is blocks: paragraphs, and code fences (CommonMark 0.31, 4.5, at any indentation). Neighbouring blocks share a
 chunk while they fit; a block that does not fit alone is cut by semantic-text-splitter, which prefers line ends, then
-sentence ends (Unicode's, so also 。！？), then words, then characters. A fence that fits shares a chunk with the prose
-around it, because that prose says what the code is for; it is never cut as long as it fits a chunk of its own.
+sentence ends (Unicode's, so also 。！？, and here ；…), then words, then characters. A fence that fits shares a chunk
+with the prose around it, because that prose says what the code is for; it is never cut as long as it fits a chunk of
+its own.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ CHARS_PER_TOKEN_LIMIT = 16
 token, and one of line breaks as none."""
 MAX_LANGUAGE_CHARS = 32
 """What is longer than this after a fence's mark is no language."""
+WINDOW_CHUNKS = 4
+"""Chunks at least that the splitter sees at once: its time grows with the square of a text without punctuation."""
 _FENCE_SHARE = 2
 """A fence's two marks may take up 1/2 of a chunk; beyond that they are cut like the code."""
 
@@ -157,10 +160,22 @@ class Chunker:
     def _split(self, text: str, start: int, end: int, limit: int, overlap: int) -> Iterator[tuple[int, int]]:
         """Spans of at most `limit` tokens, white space left out between them."""
         splitter = self._splitter(self._size, limit, overlap=overlap)
-        for offset, piece in splitter.chunk_indices(text[start:end]):
-            span = _trim(text, start + offset, start + offset + len(piece))
-            if span is not None:
-                yield span
+        window = WINDOW_CHUNKS * limit * CHARS_PER_TOKEN_LIMIT
+        while start < end:
+            stop = min(start + window, end)
+            original = text[start:stop]
+            pieces = splitter.chunk_indices(_with_full_stops(original))
+            if stop < end and len(pieces) > 1:
+                stop = start + pieces.pop()[0]  # the window cut the last piece short: the next one begins with it
+            for offset, seen in pieces:
+                piece = original[offset : offset + len(seen)]
+                if piece == seen or self._size(piece) <= limit:
+                    parts = [(offset, piece)]
+                else:  # the marks as written are more tokens than the full stops that stood for them
+                    parts = [(offset + at, part) for at, part in splitter.chunk_indices(piece)]
+                spans = (_trim(text, start + at, start + at + len(part)) for at, part in parts)
+                yield from filter(None, spans)
+            start = stop
 
     def _fits(self, text: str, start: int, end: int) -> bool:
         """Whether a span fits; tells without a tokenizer where it can."""
@@ -176,12 +191,20 @@ class Chunker:
 
 
 def _most_tokens(piece: str) -> int:
-    """A bound that costs no tokenizer: a token is at least one byte of the normalised text, and one may open it.
+    """A bound that costs no tokenizer: a token is at least one byte of the text, and one more may open it.
 
-    Checked over all of Unicode for WordPiece and SentencePiece. NFKD is the longest of the normal forms: U+FDFA is 3
-    bytes as written and 33 as a tokenizer may see it.
+    The text is what the tokenizer makes of it first, so the longest of the forms counts: U+FDFA is 3 bytes as written
+    and 33 in NFKD. Checked over all of Unicode for WordPiece and SentencePiece.
     """
-    return len(unicodedata.normalize("NFKD", piece).encode()) + 1
+    if piece.isascii():
+        return len(piece) + 1
+    forms = (piece, unicodedata.normalize("NFD", piece), unicodedata.normalize("NFKD", piece))
+    return max(len(form.encode()) for form in forms) + 1
+
+
+def _with_full_stops(text: str) -> str:
+    """`text` with a full stop for each mark that ends a clause in Chinese and Japanese but no sentence in Unicode."""
+    return text.replace("；", "。").replace("…", "。")
 
 
 def _blocks(text: str) -> Iterator[_Block]:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 MAINTENANCE = "maintenance"
 PATIENCE = 60.0
-"""Seconds that intake, workers and scheduler wait within one call for a Redis that is away."""
+"""Seconds that a worker waits within one call for a Redis that is away: RQ gives up its process for less."""
 
 
 def connect(settings: Settings) -> redis.Redis:
-    """A client that outlives a restart of Redis."""
+    """A worker's client, which outlives a restart of Redis."""
     return connect_redis(settings, patience=PATIENCE)
 
 

@@ -15,6 +15,7 @@ import redis
 from rq import Queue, SimpleWorker
 from rq.serializers import JSONSerializer
 
+from producers.connection import connect as connect_redis
 from producers.logs import get_logger
 from producers.settings import LANES, Settings
 from workers.queues import MAINTENANCE, connect, rq_queue
@@ -60,7 +61,8 @@ def run_intake(settings: Settings, name: str, stopping: Event) -> None:
 
     consumer = f"{name}-{socket.gethostname()}-{os.getpid()}"
     with ThreadPoolExecutor(max_workers=len(LANES), thread_name_prefix="intake") as pool:
-        lanes = [pool.submit(Intake(connect(settings), settings, lane, consumer, stopping).run) for lane in LANES]
+        # Its loop waits for a Redis that is away, so a single call need not: a stop is noticed at once.
+        lanes = [pool.submit(Intake(connect_redis(settings), settings, lane, consumer, stopping).run) for lane in LANES]
         mark_ready(settings.data_dir, name)
         done, _ = wait(lanes, return_when=FIRST_EXCEPTION)
         stopping.set()

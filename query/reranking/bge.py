@@ -15,7 +15,7 @@ from typing import Any
 
 from producers.errors import ModelError
 from producers.settings import Settings
-from query.reranking.pacing import Pace, run_in_time
+from query.reranking.pacing import Pace, best_reached, run_in_time
 from query.reranking.port import Reranked
 from query.reranking.tokens import tokenizer_scripts
 from workers.embedding.text import readable
@@ -70,7 +70,7 @@ class FlagCrossEncoder:
 
         lengths = [len(ids) for ids in pairs["input_ids"]]
         run_in_time(lengths, run, batch=BATCH, pace=self._pace, lock=self._lock, deadline=deadline)
-        return Reranked(scores)
+        return Reranked(best_reached(scores))
 
     def _forward(self, batch: dict[str, list[list[int]]]) -> list[float]:
         import torch

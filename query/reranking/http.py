@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from producers.errors import ModelError, RetryableError, SettingsError
 from producers.settings import Settings
 from query.reranking.port import Reranked
+from workers.embedding.text import readable
 
 if TYPE_CHECKING:
     import httpx
@@ -98,7 +99,7 @@ class HttpReranker:
         end = time.monotonic() + seconds
         fields = (self._text_field,) if self._text_field else TEXT_FIELDS
         for field in fields:
-            body: dict[str, Any] = {"query": query, field: list(texts)}
+            body: dict[str, Any] = {"query": readable(query), field: list(map(readable, texts))}
             if self._model:
                 body["model"] = self._model
             response = self._client.post(self._url, json=body, timeout=max(end - time.monotonic(), 1e-3))

@@ -8,7 +8,7 @@ from workers.embedding.languages import spoken_scripts
 
 
 def tokenizer_scripts(name: str, tokenizer: Any) -> frozenset[str] | None:
-    """Scripts a model speaks, read off its name and a transformers tokenizer's vocabulary; None means all or unknown."""
+    """Scripts a model speaks, read off its name and its tokenizer's vocabulary; None means all or unknown."""
     unknown = tokenizer.unk_token
 
     def tokenise(text: str) -> list[str | None]:

@@ -175,6 +175,13 @@ def test_nothing_is_inherited_from(before: Place) -> None:
     assert lifted["reply"] == hit("r#0", 0.4 / 1.5)
 
 
+@pytest.mark.parametrize(("chars", "parts"), [(600, {"previous": Part(0.8, 0.8)}), (601, {})])
+def test_only_a_turn_of_at_most_600_characters_inherits(chars: int, parts: dict[str, Part]) -> None:
+    best = {"q": hit("q#0", 0.8), "reply": hit("r#0", 0.4)}
+    places = {"q": Place("s", 3, "user", 5000), "reply": Place("s", 4, "assistant", chars)}
+    assert follow_on(best, places)["reply"].parts == parts
+
+
 def test_a_tools_output_inherits_nothing() -> None:
     best = {"call": hit("c#0", 0.8), "output": hit("o#0", 0.4)}
     lifted = follow_on(best, {"call": Place("s", 3, "assistant"), "output": Place("s", 4, "tool")}, share=0.5)

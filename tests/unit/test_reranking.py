@@ -16,7 +16,7 @@ from producers.settings import Settings
 from query.reranking import bge, pacing
 from query.reranking.http import HttpReranker
 from query.reranking.late_interaction import Tokens, VectorCache, idf
-from query.reranking.pacing import Pace, run_in_time
+from query.reranking.pacing import PASS_TOKENS, Pace, best_reached, run_in_time
 from query.reranking.registry import load_reranker
 
 
@@ -42,11 +42,12 @@ def run(clock: Clock, lengths: list[int], *, seconds_a_token: float, known: floa
     done: list[int] = []
 
     def work(indices: list[int]) -> None:
-        clock.now += max(lengths[index] for index in indices) * len(indices) * seconds_a_token
+        tokens = max(lengths[index] for index in indices) * len(indices)
+        clock.now += (tokens + PASS_TOKENS) * seconds_a_token
         done.extend(indices)
 
     pace = Pace()
-    pace.record(1, known)
+    pace.record(0, known * PASS_TOKENS)
     run_in_time(lengths, work, batch=4, pace=pace, lock=threading.Lock(), deadline=deadline)
     return done
 
@@ -61,13 +62,13 @@ def test_nothing_runs_after_the_deadline(clock: Clock) -> None:
 
 
 def test_a_pass_that_would_overrun_is_not_started(clock: Clock) -> None:
-    assert run(clock, [100], seconds_a_token=1, known=1, deadline=clock.now + 100) == []
+    assert run(clock, [100], seconds_a_token=1, known=1, deadline=clock.now + 100 + PASS_TOKENS) == []
 
 
 @given(
     lengths=st.lists(st.integers(1, 50), max_size=60),
     seconds=st.floats(0.001, 0.1),
-    budget=st.floats(0, 60),
+    budget=st.floats(0, 300),
 )
 def test_a_true_pace_never_overruns_and_reaches_the_best(lengths: list[int], seconds: float, budget: float) -> None:
     clock = Clock()
@@ -77,20 +78,28 @@ def test_a_true_pace_never_overruns_and_reaches_the_best(lengths: list[int], sec
         done = run(clock, lengths, seconds_a_token=seconds, known=seconds, deadline=deadline)
     assert clock.now <= deadline or not done
     assert len(done) == len(set(done))
-    if sum(lengths) and budget > 16 * max(lengths) * len(lengths) * seconds:
+    assert set(done) == set(range(len(done)))
+    if lengths and budget > 3 * (max(lengths) + PASS_TOKENS) * len(lengths) * seconds:
         assert sorted(done) == list(range(len(lengths)))
 
 
 def test_a_pace_that_was_too_hopeful_overruns_by_one_batch_at_most(clock: Clock) -> None:
-    done = run(clock, [10] * 40, seconds_a_token=0.1, known=0.01, deadline=clock.now + 10)
-    assert clock.now <= 100 + 10 + 4 * 10 * 0.1
-    assert set(done) <= set(range(40))
+    done = run(clock, [10] * 400, seconds_a_token=0.1, known=0.01, deadline=clock.now + 60)
+    assert clock.now <= 100 + 60 + (4 * 10 + PASS_TOKENS) * 0.1
+    assert 0 < len(done) < 400
 
 
 def test_what_is_reached_is_the_best_when_the_time_is_short(clock: Clock) -> None:
-    done = run(clock, [10] * 40, seconds_a_token=0.1, known=0.1, deadline=clock.now + 10)
+    done = run(clock, [10, 20] * 20, seconds_a_token=0.1, known=0.1, deadline=clock.now + 30)
     assert sorted(done) == list(range(len(done)))
-    assert 4 <= len(done) < 10
+    assert 4 <= len(done) < 20
+
+
+def test_a_score_below_an_unread_text_is_left_out() -> None:
+    assert best_reached([0.2, 0.9, None, 0.7, None]) == [0.2, 0.9, None, None, None]
+    assert best_reached([0.2, 0.9]) == [0.2, 0.9]
+    assert best_reached([None, 0.9]) == [None, None]
+    assert best_reached([]) == []
 
 
 def test_a_caller_whose_turn_does_not_come_in_time_gives_up() -> None:

@@ -81,7 +81,16 @@ def mapped_errors(where: str) -> Iterator[None]:
     try:
         yield
     except (exc.OperationalError, exc.InterfaceError, exc.TimeoutError) as error:
-        raise StoreUnavailable(f"catalog {make_url(where).render_as_string()}: {_reason(error)}") from None
+        raise _unavailable(where, error) from None
+    except exc.DatabaseError as error:
+        # SQLite's "malformed" and "not a database" come as the base class; its children are mistakes of this code.
+        if type(error) is not exc.DatabaseError:
+            raise
+        raise _unavailable(where, error) from None
+
+
+def _unavailable(where: str, error: exc.SQLAlchemyError) -> StoreUnavailable:
+    return StoreUnavailable(f"catalog {make_url(where).render_as_string()}: {_reason(error)}")
 
 
 def _reason(error: exc.SQLAlchemyError) -> str:

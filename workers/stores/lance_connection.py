@@ -5,6 +5,7 @@ LanceDB raises RuntimeError, ValueError and OSError without types of its own, so
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -42,22 +43,24 @@ class LanceConnection:
         A failing read is repeated once on a fresh handle: full-text search can fail on a handle whose index files an
         optimize has replaced (lance#7508). Raises `StoreUnavailable`.
         """
-        for attempt in range(2):
-            try:
-                table = self._open(space)
-                return nothing if table is None else operation(table)
-            except FOREIGN as error:
-                self._forget(space)
-                if attempt:
-                    raise self._unavailable("reading", space, error) from error
-        raise AssertionError("unreachable: the second attempt returns or raises")
+        try:
+            return self._apply(space, operation, nothing)
+        except FOREIGN:
+            self._forget(space)
+        try:
+            return self._apply(space, operation, nothing)
+        except FOREIGN as error:
+            self._forget(space)
+            raise self._unavailable("reading", space, error) from error
 
     def write(self, space: Space, operation: Callable[[Any], T], *, create: bool = False) -> T | None:
         """`operation` on the space's table, repeated with back-off when another writer committed first.
 
         `create` makes a missing table, otherwise None is returned for it. Raises `StoreUnavailable`.
         """
-        for attempt in range(1, WRITE_ATTEMPTS + 1):
+        attempt = 0
+        while True:
+            attempt += 1
             try:
                 table = self._create(space) if create else self._open(space)
                 return None if table is None else operation(table)
@@ -66,7 +69,10 @@ class LanceConnection:
                 if attempt == WRITE_ATTEMPTS or not is_conflict(error):
                     raise self._unavailable("writing", space, error) from error
             time.sleep(pause(attempt))
-        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _apply(self, space: Space, operation: Callable[[Any], T], nothing: T) -> T:
+        table = self._open(space)
+        return nothing if table is None else operation(table)
 
     def _open(self, space: Space) -> Any | None:
         """The table, or None; creates nothing, not even the folder that `lancedb.connect` would make."""
@@ -93,6 +99,8 @@ class LanceConnection:
     def _connected(self) -> Any:
         with self._lock:
             if self._connection is None:
+                # Lance warns on stderr, once a process, that index statistics carry centroids; nobody here reads them.
+                os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")
                 import lancedb
 
                 # Zero: each read looks for a newer version, so that what another process has committed is found.

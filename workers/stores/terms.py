@@ -46,14 +46,13 @@ _JOINED = re.compile(rf"[{_JOINERS}]+")
 _BOUNDARY = re.compile(r"_+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 """Where a name is cut: `HTTPServer_v2` is HTTP, Server, v2. Digits stay with their letters: `m3`, `5c0375b4`."""
 
-FUNCTION_WORDS = frozenset(
-    """
-    a about also am an and any are as at be been being but by can could did do does for from had has have he her him
-    his how i if in into is it its just may me might my no not of on or other our out over she should so some such than
-    that the their them then there these they this to too up very was we were what when where which who whom why will
-    with would you your
-    """.split()
-)
+_FUNCTION_WORDS = """
+a about also am an and any are as at be been being but by can could did do does for from had has have he her him
+his how i if in into is it its just may me might my no not of on or other our out over she should so some such than
+that the their them then there these they this to too up very was we were what when where which who whom why will
+with would you your
+"""
+FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
 
 
 def terms(text: str) -> list[str]:

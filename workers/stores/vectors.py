@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from producers.errors import PoisonError
+from producers.events import utc_microseconds
 from workers.stores.lance_connection import LanceConnection
 from workers.stores.lance_filter import any_of, scope_filter
 from workers.stores.lance_schema import KEY, TERMS, VECTOR, VectorRow, to_arrow
@@ -44,6 +45,8 @@ class VectorStatistics:
     fragments: int
     size_bytes: int
     """Data and index files of the newest version."""
+    indexed_at_us: int | None = None
+    """When the full-text index last took rows in, microseconds since 1970; None without one."""
 
 
 class VectorStore:
@@ -88,7 +91,7 @@ class VectorStore:
             rows: list[dict[str, str]] = _all_rows(table, any_of("turn_key", wanted), columns).to_pylist()
             return rows
 
-        found = self._lance.read(space, look_up, [])
+        found: list[dict[str, str]] = self._lance.read(space, look_up, [])
         # Looked up first, since most often nothing is stale, and each delete commits a version.
         stale = [row[KEY] for row in found if row["content_hash"] != wanted[row["turn_key"]]]
         if stale:
@@ -141,23 +144,21 @@ class VectorStore:
     def keys(self, space: Space) -> Iterator[str]:
         """Every `vector_id` of the space as of now, in no order; for checks."""
 
-        def look_up(table: Any) -> list[str]:
-            found: list[str] = _all_rows(table, None, [KEY])[KEY].to_pylist()
-            return found
-
-        yield from self._lance.read(space, look_up, [])
+        found: list[str] = self._lance.read(space, lambda table: _all_rows(table, None, [KEY])[KEY].to_pylist(), [])
+        yield from found
 
     def statistics(self, space: Space) -> VectorStatistics:
         """Figures of the space's table; zeros where there is none."""
 
         def measure(table: Any) -> VectorStatistics:
             figures = table.stats()
-            unindexed = [index.num_unindexed_rows for index in table.list_indices() if index.columns == [TERMS]]
+            full_text = next((index for index in table.list_indices() if index.columns == [TERMS]), None)
             return VectorStatistics(
                 rows=figures["num_rows"],
-                unindexed_rows=unindexed[0] if unindexed else figures["num_rows"],
+                unindexed_rows=figures["num_rows"] if full_text is None else full_text.num_unindexed_rows,
                 fragments=figures["fragment_stats"]["num_fragments"],
                 size_bytes=figures["total_bytes"],
+                indexed_at_us=None if full_text is None else utc_microseconds(full_text.created_at),
             )
 
         return self._lance.read(space, measure, VectorStatistics(0, 0, 0, 0))
