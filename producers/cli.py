@@ -146,7 +146,7 @@ def _opened(file: Path) -> BinaryIO:
 def settings(terminal: Terminal) -> int:
     """List every setting with its value, whether it was set, and what it does."""
     values = terminal.settings.model_dump(mode="json")
-    secrets = {name for name in values if name.endswith("_api_key") and values[name]}
+    secrets = {name for name in values if name.endswith("api_key") and values[name]}
     shown = {name: "(set)" if name in secrets else value for name, value in values.items()}
     if terminal.json:
         terminal.emit(shown)

@@ -90,6 +90,10 @@ class Settings(BaseSettings):
     deadline_ms: int = Field(5000, ge=1, description="Time for one recall; reranking stops early to meet it.")
     context_chars: int = Field(8000, ge=100, description="Largest context block, in characters.")
 
+    api_key: str | None = Field(
+        None, min_length=1, description="Bearer token the query service asks for; unset: loopback only.", repr=False
+    )
+
     index_cron: str = Field("*/5 * * * *", description="When the indexes are brought up to date.")
 
     @field_validator("data_dir")

@@ -25,6 +25,7 @@ from producers.settings import Settings, load_settings
 DONE = 0
 IN_PART = 1
 CANNOT_RUN = 2
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,8 @@ def command(**attributes: Any) -> Callable[[Callable[..., int | None]], click.Co
         decorated: Callable[..., Any] = run
         for option in reversed(_common_options()):
             decorated = option(decorated)
-        made = click.command(context_settings={"help_option_names": ["-h", "--help"]}, **attributes)(decorated)
-        assert isinstance(made, click.Command)
-        return made
+        made: Callable[..., click.Command] = click.command(context_settings=HELP_OPTIONS, **attributes)
+        return made(decorated)
 
     return decorate
 

@@ -7,6 +7,8 @@ from importlib.metadata import version
 
 import click
 
+from producers.terminal import CANNOT_RUN
+
 _SUBCOMMANDS = {
     "up": ("workers.commands.up", "Run the whole system in one process tree."),
     "demo": ("query.commands.demo", "Run the system on real turns, recall some, and stop."),
@@ -22,9 +24,16 @@ _SUBCOMMANDS = {
     "intake": ("workers.commands.parts", "Run the intake: stream to ingest jobs."),
     "worker": ("workers.commands.parts", "Run an ingest or maintenance worker."),
     "scheduler": ("workers.commands.parts", "Run the scheduler of maintenance jobs."),
+    "serve": ("query.commands.serve", "Run the query service: recall over HTTP."),
 }
 """Command name → module that holds it and its line in `--help`."""
 _EXTRAS = {"workers": "workers", "query": "query"}
+
+
+class MissingExtra(click.ClickException):
+    """The command's extra is not installed."""
+
+    exit_code = CANNOT_RUN
 
 
 class LazyGroup(click.Group):
@@ -43,7 +52,7 @@ class LazyGroup(click.Group):
             extra = _EXTRAS.get(module.partition(".")[0])
             if extra is None:
                 raise
-            raise click.ClickException(
+            raise MissingExtra(
                 f"`{cmd_name}` needs the package {error.name}: pip install 'scope-recall-hermes[{extra}]'"
             ) from None
         assert isinstance(found, click.Command)

@@ -19,8 +19,10 @@ from producers.settings import Settings
 from query.metrics import Judged
 
 ROLES = get_args(Role)
-ROLE_OF_OTHERS = {"tool_call": "assistant"}
-"""Roles of other data sets; any further one becomes a user's turn. The original stays as a tag."""
+ROLE_OF_OTHERS = {"tool_call": "tool"}
+OTHER_ROLE = "system"
+"""Roles of other data sets: a call of a tool, and notes or documents, which nobody says to anybody. The original stays
+as a tag."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ def _tenants(
 
 
 def _event(path: Path, number: int, row: dict[str, Any], tenant: str, settings: Settings) -> TurnEvent:
-    role = row["role"] if row["role"] in ROLES else ROLE_OF_OTHERS.get(row["role"], "user")
+    role = row["role"] if row["role"] in ROLES else ROLE_OF_OTHERS.get(row["role"], OTHER_ROLE)
     stamp = row.get("timestamp")
     try:
         said = datetime.fromisoformat(stamp) if stamp else None

@@ -90,6 +90,15 @@ class Answer:
     degraded: list[str] = field(default_factory=list)
     timings_ms: dict[str, float] = field(default_factory=dict)
 
+    def as_json(self) -> dict[str, Any]:
+        """The answer for programs; times as ISO 8601."""
+        result = asdict(self)
+        for hit in result["hits"]:
+            hit["created_at"] = hit["created_at"].isoformat() if hit["created_at"] else None
+            if hit["explain"] is None:
+                del hit["explain"]
+        return result
+
 
 class Recaller:
     """Answers questions over one catalog and its active space; models are loaded at their first use and stay."""
@@ -105,6 +114,7 @@ class Recaller:
         catalog = Catalog.open(settings.catalog_location)
         active = catalog.active_space()
         if active is None:
+            catalog.close()  # a service asks again and again
             raise NotReady("nothing has been stored yet: start `scope-recall up`, push some turns, then recall")
         return cls(settings, catalog, VectorStore(settings.vectors_location), Models(settings, active))
 
@@ -198,7 +208,7 @@ def rank_turns(pool: Pool, wide: int) -> list[Fused]:
         legs.append(Leg("lexical", pool.lexical, LEXICAL_WEIGHT, floor=None if pool.lexical_cut else 0.0))
     best = best_per_turn(fuse(legs), {key: chunk.turn_key for key, chunk in pool.chunks.items()})
     places = {
-        chunk.turn_key: Place(chunk.turn.session_id, chunk.turn_index, chunk.turn.role)
+        chunk.turn_key: Place(chunk.turn.session_id, chunk.turn_index, chunk.turn.role, chunk.turn_chars)
         for chunk in pool.chunks.values()
     }
     return list(follow_on(best, places).values())[:wide]

@@ -17,6 +17,7 @@ from producers.stream import EventStream
 from producers.terminal import Terminal
 from workers.child import ChildEvent, default_specs
 from workers.commands.up import share_cores
+from workers.maintenance.run import run_job
 from workers.status import gather_status, waiting
 from workers.supervisor import Supervisor
 
@@ -75,6 +76,7 @@ def push_and_drain(
                 raise NotReady(f"{status['streams']['dead']} turns became dead letters; logs: {settings.data_dir}/logs")
             bar.update(task, completed=pushed - (left if left is not None else pushed))
             if left == 0:
+                run_job("index", settings)
                 return pushed
             if time.monotonic() > deadline:
                 raise NotReady(f"{left} of {pushed} turns were not stored within {timeout:.0f} s")

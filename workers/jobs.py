@@ -31,7 +31,7 @@ log = get_logger(__name__)
 def ingest(lane: Lane, entry_ids: list[str], delivery: int) -> None:
     """Store the events behind these stream entries, then acknowledge and delete them."""
     resident = runtime()
-    if resident.pipeline is None:
+    if resident.pipeline is None or resident.upkeep is None:
         raise RuntimeError("this worker has no encoder: it only takes maintenance jobs")
     ledger = Ledger(resident.client, resident.settings, lane, resident.consumer)
     with Lease(ledger, entry_ids, resident.settings.lease):
@@ -41,6 +41,8 @@ def ingest(lane: Lane, entry_ids: list[str], delivery: int) -> None:
         except Stopping:
             ledger.release(entry_ids)
             log.info("batch_released", lane=lane, entries=len(entry_ids), reason="worker is stopping")
+            return
+    resident.upkeep.after_batch()
 
 
 def run_maintenance(name: str) -> None:

@@ -17,6 +17,7 @@ from workers.ingest import Pipeline
 from workers.stores.catalog import ActiveSpace, Catalog
 from workers.stores.space import Space
 from workers.stores.vectors import VectorStore
+from workers.upkeep import Upkeep
 
 
 class Stopping(Exception):  # not an error: the worker was asked to stop
@@ -33,6 +34,8 @@ class Runtime:
     stopping: Event
     pipeline: Pipeline | None
     """None in a maintenance worker, which embeds nothing."""
+    upkeep: Upkeep | None
+    """None likewise."""
 
     def wait(self, seconds: float) -> None:
         """Sleep; raises `Stopping` as soon as the worker is asked to stop."""
@@ -64,10 +67,11 @@ def space_of(embedder: Embedder, settings: Settings) -> Space:
     return Space(embedder.name, embedder.dimension, tokens, overlap)
 
 
-def build_pipeline(settings: Settings) -> Pipeline:
+def build_ingest(settings: Settings, client: redis.Redis) -> tuple[Pipeline, Upkeep]:
     """Load the encoder, open the stores, and make sure that the catalog's vectors are this encoder's."""
     embedder = load_embedder(settings.embedder, settings)
     catalog = Catalog.open(settings.catalog_location, create=True)
     space = space_of(embedder, settings)
     catalog.adopt_space(ActiveSpace(space, settings.embedder, embedder.scripts))
-    return Pipeline(catalog, VectorStore(settings.vectors_location), embedder, space)
+    vectors = VectorStore(settings.vectors_location)
+    return Pipeline(catalog, vectors, embedder, space), Upkeep(client, settings, vectors, space)

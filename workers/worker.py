@@ -19,7 +19,7 @@ from producers.connection import connect as connect_redis
 from producers.logs import get_logger
 from producers.settings import LANES, Settings
 from workers.queues import MAINTENANCE, connect, rq_queue
-from workers.runtime import Runtime, build_pipeline, install
+from workers.runtime import Runtime, build_ingest, install
 from workers.tree_state import mark_ready
 
 log = get_logger(__name__)
@@ -43,8 +43,8 @@ def run_worker(settings: Settings, name: str, *, maintenance: bool = False) -> N
     client = connect(settings)
     stopping = Event()
     unique_name = f"{name}-{socket.gethostname()}-{os.getpid()}"
-    pipeline = None if maintenance else build_pipeline(settings)
-    install(Runtime(settings, client, unique_name, stopping, pipeline))
+    pipeline, upkeep = (None, None) if maintenance else build_ingest(settings, client)
+    install(Runtime(settings, client, unique_name, stopping, pipeline, upkeep))
     lanes = [MAINTENANCE] if maintenance else list(LANES)
     worker = ResidentWorker([rq_queue(lane, client, settings) for lane in lanes], unique_name, client, stopping)
     mark_ready(settings.data_dir, name)

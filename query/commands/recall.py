@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -70,7 +69,7 @@ def recall(terminal: Terminal, query: str | None, queries: Path | None, k: int, 
         recaller = Recaller.open(settings)
         for query_id, text, scope in questions:
             answer = recaller.recall(Question(text, scope, **sizes))
-            terminal.emit({"query_id": query_id, "hits": as_json(answer)["hits"], "degraded": answer.degraded})
+            terminal.emit({"query_id": query_id, "hits": answer.as_json()["hits"], "degraded": answer.degraded})
         return DONE
     if not filters["tenant"]:
         raise UsageError("recall: --tenant is missing; it names whose memory to search")
@@ -78,7 +77,7 @@ def recall(terminal: Terminal, query: str | None, queries: Path | None, k: int, 
     recaller = Recaller.open(settings)
     answer = recaller.recall(question)
     if terminal.json:
-        terminal.emit(as_json(answer))
+        terminal.emit(answer.as_json())
     else:
         show(terminal, answer)
     return DONE
@@ -126,16 +125,6 @@ def read_questions(path: Path) -> Iterator[tuple[str, str, Scope]]:
         except (ValueError, TypeError, UsageError) as error:
             raise UsageError(f"--queries {path}, line {number}: {error}") from None
         yield str(query_id), query, scope
-
-
-def as_json(answer: Answer) -> dict[str, Any]:
-    """The answer for programs; times as ISO 8601."""
-    result = asdict(answer)
-    for hit in result["hits"]:
-        hit["created_at"] = hit["created_at"].isoformat() if hit["created_at"] else None
-        if hit["explain"] is None:
-            del hit["explain"]
-    return result
 
 
 def show(terminal: Terminal, answer: Answer) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from system import Cli
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
@@ -253,8 +252,11 @@ def test_doctor_and_settings_say_what_is_there(running: Cli) -> None:
     assert doctor.json["ok"]
     settings = running.run("settings", "--json").json
     assert settings["embedder"] == "hashing"
-    secret = Cli(running.data_dir, {"SCOPE_RECALL_EMBEDDER_API_KEY": "hunter2"}).run("settings")
-    assert "hunter2" not in secret.out
+    keys = ("EMBEDDER_API_KEY", "RERANKER_API_KEY", "API_KEY")
+    secret = Cli(running.data_dir, {f"SCOPE_RECALL_{key}": "hunter2" for key in keys})
+    for shown in (secret.run("settings"), secret.run("settings", "--json")):
+        assert "hunter2" not in shown.out
+        assert shown.out.count("(set)") == len(keys)
 
 
 def test_every_command_has_help_with_an_example(running: Cli) -> None:

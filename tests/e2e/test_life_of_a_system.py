@@ -7,7 +7,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-
 from system import Cli, stop
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
@@ -26,7 +25,7 @@ def test_up_stops_cleanly_leaves_nothing_behind_and_keeps_what_was_pushed(tmp_pa
     assert pushed.json["accepted"] == 1
     assert cli.run("drain").code == 0
     assert stop(process, number) == 0
-    gone, alive = psutil.wait_procs(family, timeout=5)
+    _, alive = psutil.wait_procs(family, timeout=5)
     assert not alive
     assert not (cli.data_dir / "redis.sock").exists()
     assert not (cli.data_dir / "up.json").exists()

@@ -58,15 +58,22 @@ def test_all_parts_of_the_system_are_there() -> None:
 def test_command_and_health_check_parse_with_the_command_line(name: str) -> None:
     assert_parses(SERVICES[name]["command"])
     how, program, *arguments = SERVICES[name]["healthcheck"]["test"]
-    assert (how, program) == ("CMD", "scope-recall")
-    assert_parses(arguments)
+    assert how == "CMD"
+    if name == "serve":
+        assert program == "python"
+        assert f"http://127.0.0.1:{SERVICES[name]['command'][-1]}/healthz" in arguments[-1]
+        compile(arguments[-1], "healthcheck", "exec")
+    else:
+        assert program == "scope-recall"
+        assert_parses(arguments)
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_every_service_of_ours_is_the_same_image_on_the_same_stores(name: str) -> None:
     service, first = SERVICES[name], SERVICES[OURS[0]]
-    for key in ("image", "build", "environment", "volumes", "restart", "stop_grace_period"):
+    for key in ("image", "build", "volumes", "restart", "stop_grace_period"):
         assert service[key] == first[key], key
+    assert {**first["environment"], **service["environment"]} == service["environment"]
     assert service["depends_on"] == {"redis": {"condition": "service_healthy"}}
     assert service["init"] is True
     assert service["environment"][f"{ENV_PREFIX}DATA_DIR"] == service["volumes"][0].partition(":")[2]
@@ -93,6 +100,12 @@ def test_only_this_host_reaches_a_published_port() -> None:
     published = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert published
     assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_the_query_service_does_not_start_without_a_key() -> None:
+    key = f"{ENV_PREFIX}API_KEY"
+    assert SERVICES["serve"]["environment"][key].startswith(f"${{{key}:?")
+    assert all(key not in SERVICES[name]["environment"] for name in OURS if name != "serve")
 
 
 def test_every_volume_used_is_declared() -> None:

@@ -89,7 +89,7 @@ def test_broken_json_is_told_from_a_lone_surrogate(data: bytes, said: str) -> No
 
 @pytest.mark.parametrize("metadata", [{"x": "\ud800"}, {"x": float("nan")}, {"x": object()}])
 def test_metadata_that_is_not_json_is_refused_from_python_too(metadata: dict[str, Any]) -> None:
-    with pytest.raises(InvalidEvent, match="^metadata: not JSON"):
+    with pytest.raises(InvalidEvent, match=r"^metadata: not JSON"):
         parse_event(GOOD | {"metadata": metadata}, SETTINGS)
 
 

@@ -61,4 +61,4 @@ def test_a_redelivered_batch_shrinks_until_poison_is_alone() -> None:
 
 @given(st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)), st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)))
 def test_stream_order_as_text_is_stream_order(a: tuple[int, int], b: tuple[int, int]) -> None:
-    assert (entry_order("%d-%d" % a) < entry_order("%d-%d" % b)) == (a < b)
+    assert (entry_order(f"{a[0]}-{a[1]}") < entry_order(f"{b[0]}-{b[1]}")) == (a < b)

@@ -92,7 +92,7 @@ def latin_words_else_bytes(text: str) -> list[str | None]:
     ("tokenise", "expected"),
     [
         (words, None),
-        (latin_words_else_letters, {"latin", "han", "kana"}),
+        (latin_words_else_letters, {"latin", "han"}),
         (latin_words_else_unknown, {"latin"}),
         (latin_words_else_bytes, {"latin"}),
         (lambda text: [None] * len(text), None),

@@ -10,11 +10,11 @@ from rich.table import Table
 
 from producers.connection import connect, mapped_errors
 from producers.errors import UsageError
-from producers.terminal import DONE, Terminal, command, examples
+from producers.terminal import DONE, HELP_OPTIONS, Terminal, command, examples
 from workers.dead_letters import DeadLetters
 
 
-@click.group(short_help="List, replay or drop dead letters.", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(short_help="List, replay or drop dead letters.", context_settings=HELP_OPTIONS)
 def dead() -> None:
     """Events that were accepted and could not be stored, kept until someone decides."""
 

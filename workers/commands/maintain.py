@@ -5,14 +5,14 @@ from __future__ import annotations
 import click
 from rich.table import Table
 
-from producers.terminal import DONE, Terminal, command, examples
+from producers.terminal import DONE, HELP_OPTIONS, Terminal, command, examples
 from workers.maintenance.run import run_job
 from workers.schedule import maintenance_jobs, next_times
 
 SHOWN_TIMES = 3
 
 
-@click.group(short_help="List or run the maintenance jobs.", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(short_help="List or run the maintenance jobs.", context_settings=HELP_OPTIONS)
 def maintain() -> None:
     """Jobs that keep the stores fast; the scheduler runs them when they are due."""
 

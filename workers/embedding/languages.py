@@ -30,8 +30,9 @@ SAMPLES = {
 """Everyday words of each script that `producers.scripts` tells apart."""
 MIN_KNOWN = 0.97
 """Share of tokens that must be known. bert-base-uncased has a few hundred ideographs and misses this by far."""
-MIN_CHARS_PER_TOKEN = {"han": 0.9, "kana": 0.9}
-"""Ideographs are tokens of their own at best half the time; below this they are spelt in bytes."""
+MIN_CHARS_PER_TOKEN = {"han": 0.9, "kana": 1.3}
+"""Ideographs are tokens of their own; below this they are spelt in bytes. Kana come in words like any alphabet, but
+shorter ones; bert-base-uncased has each letter alone."""
 MIN_CHARS_PER_TOKEN_ALPHABET = 1.9
 """Letters a token. One that was trained on a script makes 2 to 5; one that only has its letters makes 1."""
 

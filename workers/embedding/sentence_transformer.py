@@ -101,7 +101,6 @@ class SentenceTransformerEmbedder:
         self._count = _token_counter(model)
         self.query_prompt, self.passage_prompt = _prompts(model, name)
         limit = _input_limit(model)
-        model.max_seq_length = limit
         special = _special_tokens(model)
         self.max_tokens = limit - special - self._count(self.passage_prompt)
         if self.max_tokens < 1:
@@ -169,13 +168,16 @@ def _prompts(model: SentenceTransformer, name: str) -> tuple[str, str]:
 
 
 def _input_limit(model: SentenceTransformer) -> int:
-    """Tokens the model reads at once, special ones included: the limit it was trained with where it states one."""
+    """Tokens the model reads at once, special ones included: what it states, or has positions for if that is less."""
     stated = model.get_max_seq_length()
-    if stated is not None and stated <= MAX_STATED_TOKENS:
-        return int(stated)
-    config = getattr(model[0], "config", None)
-    positions = getattr(config, "max_position_embeddings", None)
-    return int(positions) - RESERVED_POSITIONS if positions else FALLBACK_TOKENS
+    states_none = stated is None or stated > MAX_STATED_TOKENS
+    positions = getattr(getattr(model[0], "config", None), "max_position_embeddings", None)
+    if not positions:
+        return FALLBACK_TOKENS if states_none else int(stated)
+    limit = int(positions) - RESERVED_POSITIONS if states_none else min(int(stated), int(positions))
+    if limit != stated:
+        model.max_seq_length = limit  # or a longer text would run past the model's positions
+    return limit
 
 
 def _backend(model: SentenceTransformer) -> Tokenizer | None:

@@ -33,6 +33,8 @@ class StoredChunk:
     turn_index: int
     speaker: str | None
     metadata: dict[str, Any]
+    turn_chars: int
+    """Length of the whole turn in characters."""
     text: str
     chunk_index: int
     total_chunks: int
@@ -104,7 +106,8 @@ class Catalog:
         found = {}
         # Only the chunk's own text leaves the database: a turn may be a thousand times larger.
         text = sa.func.substr(turns.c.content, chunks.c.start + 1, chunks.c.end - chunks.c.start).label("text")
-        query = sa.select(chunks, text, *_TURN_COLUMNS).join(turns, chunks.c.turn_key == turns.c.turn_key)
+        length = sa.func.length(turns.c.content).label("turn_chars")
+        query = sa.select(chunks, text, length, *_TURN_COLUMNS).join(turns, chunks.c.turn_key == turns.c.turn_key)
         query = query.where(chunks.c.space_id == space.id, turns.c.tenant == scope.tenant)
         with self._reading() as connection:
             for ids in slices(vector_ids):
@@ -166,8 +169,8 @@ class Catalog:
         if active.space != wanted.space:
             raise ModelError(
                 f"this catalog's vectors were made by {_describe(active.space)}; the settings ask for "
-                f"{_describe(wanted.space)}. Vectors of two models never mix: set the embedder and chunk settings back, "
-                "or use another data dir"
+                f"{_describe(wanted.space)}. Vectors of two models never mix: set the embedder and chunk settings "
+                "back, or use another data dir"
             )
 
     @contextmanager
@@ -196,6 +199,7 @@ def _stored_chunk(row: RowMapping) -> StoredChunk:
         turn_index=row["turn_index"],
         speaker=row["speaker"],
         metadata=json.loads(row["metadata"]),
+        turn_chars=row["turn_chars"],
         text=row["text"],
         chunk_index=row["chunk_index"],
         total_chunks=row["total_chunks"],

@@ -1,0 +1,287 @@
+"""The query service: a real server in its own process over a small real data dir, and the app for tables of bodies."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from system import Cli
+
+from producers.errors import UsageError
+from producers.events import TurnEvent
+from producers.settings import Settings, load_settings
+from query.api.access import listen, url_of
+from query.api.app import create_app
+from query.recall import Recaller
+from workers.embedding.registry import load_embedder
+from workers.ingest import Arrival, Pipeline
+from workers.runtime import space_of
+from workers.stores.catalog import ActiveSpace, Catalog
+from workers.stores.vectors import VectorStore
+
+pytestmark = pytest.mark.integration
+
+KEY = "a long random key, ключ"
+QUESTION = {"query": "which port does the proxy use?", "tenant": "acme"}
+TURNS = [
+    ("acme", "ops", "the proxy listens on port 8080"),
+    ("acme", "food", "lunch is at noon"),
+    ("acme", "desk", "the printer is on the second floor"),
+    ("other", "ops", "our proxy uses port 9999"),
+]
+"""(tenant, session, content)"""
+
+
+def fill(data_dir: Path) -> None:
+    """Store the turns as a worker would."""
+    settings = load_settings(data_dir=data_dir, embedder="hashing", reranker="none")
+    embedder = load_embedder(settings.embedder, settings)
+    space = space_of(embedder, settings)
+    with closing(Catalog.open(settings.catalog_location, create=True)) as catalog:
+        catalog.adopt_space(ActiveSpace(space, settings.embedder, embedder.scripts))
+        pipeline = Pipeline(catalog, VectorStore(settings.vectors_location), embedder, space)
+        for order, (tenant, session, content) in enumerate(TURNS):
+            said = {"tenant": tenant, "session_id": session, "turn_index": 0, "role": "user", "content": content}
+            pipeline.store([Arrival(TurnEvent.model_validate(said), f"{order:04}")])
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data_dir = tmp_path_factory.mktemp("api") / "data"
+    fill(data_dir)
+    return data_dir
+
+
+@contextmanager
+def served(data_dir: Path, *, end: int = signal.SIGTERM, **environment: str) -> Iterator[httpx.Client]:
+    """A client of `scope-recall serve` on a free port; checks what it says and that it ends cleanly."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "query.cli", "serve", "--port", "0", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=Cli(data_dir, environment).full_environment(),
+        text=True,
+    )
+    assert process.stdout
+    try:
+        first = process.stdout.readline()
+        assert first, process.communicate()
+        url = json.loads(first)["url"]
+        with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
+            yield client
+    finally:
+        process.send_signal(end)
+        out, err = process.communicate(timeout=40)
+    assert process.returncode == 0, err
+    assert (out, err) == ("", f"serving on {url}\n"), "it says where it serves and logs nothing of what was asked"
+
+
+@pytest.fixture(scope="module")
+def client(filled: Path) -> Iterator[httpx.Client]:
+    with served(filled) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def app_client(filled: Path) -> Iterator[TestClient]:
+    settings = load_settings(data_dir=filled, embedder="hashing", reranker="none")
+    with TestClient(create_app(settings)) as client:
+        yield client
+
+
+def test_the_process_is_healthy(client: httpx.Client) -> None:
+    answer = client.get("/healthz")
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
+@pytest.mark.parametrize("options", [{}, {"k": 1, "explain": True, "exclude_sessions": ["food"]}], ids=["few", "many"])
+def test_the_service_answers_what_the_command_answers(
+    client: httpx.Client, filled: Path, options: dict[str, Any]
+) -> None:
+    answer = client.post("/v1/recall", json={**QUESTION, **options})
+    assert answer.status_code == 200
+    given = ["--exclude-session", "food", "-k", "1", "--explain"] if options else []
+    said = Cli(filled).run("recall", QUESTION["query"], "--tenant", "acme", "--json", *given).json
+    found = answer.json()
+    assert {hit["tenant"] for hit in found["hits"]} == {"acme"}
+    assert found.pop("timings_ms").keys() == said.pop("timings_ms").keys()
+    assert found == said
+
+
+def test_many_callers_at_once_each_get_their_own_answer(client: httpx.Client) -> None:
+    def ask(tenant: str) -> set[str]:
+        answer = client.post("/v1/recall", json={"query": "the proxy's port", "tenant": tenant})
+        return {hit["tenant"] for hit in answer.json()["hits"]}
+
+    tenants = ["acme", "other"] * 20
+    with ThreadPoolExecutor(12) as callers:
+        assert list(callers.map(ask, tenants)) == [{tenant} for tenant in tenants]
+
+
+def test_it_starts_before_anything_is_stored_and_answers_once_something_is(tmp_path: Path) -> None:
+    with served(tmp_path / "data", end=signal.SIGINT) as client:
+        answer = client.post("/v1/recall", json=QUESTION)
+        assert answer.status_code == 503
+        assert "nothing has been stored there yet" in answer.json()["error"]
+        fill(tmp_path / "data")
+        assert client.post("/v1/recall", json=QUESTION).json()["hits"][0]["session_id"] == "ops"
+
+
+def test_with_a_key_only_who_sends_it_is_answered(filled: Path) -> None:
+    with served(filled, SCOPE_RECALL_API_KEY=KEY) as client:
+
+        def status(header: str | None, path: str = "/v1/recall", body: bytes = json.dumps(QUESTION).encode()) -> int:
+            headers = {b"content-type": b"application/json"}
+            if header is not None:
+                headers[b"authorization"] = header.encode()
+            return client.post(path, content=body, headers=headers).status_code
+
+        assert status(f"Bearer {KEY}") == status(f"bearer {KEY}") == 200
+        for wrong in (None, "", KEY, "Bearer", f"Bearer {KEY}x", f"Bearer {KEY[:-1]}", f"Basic {KEY}"):
+            assert status(wrong) == 401, wrong
+        assert status(None, body=b"not JSON") == 401, "the body is not even parsed"
+        assert status(None, path="/v1/recall/") == status(None, path="/v1/nothing") == 401
+        assert client.post("/v1/recall", json=QUESTION).headers["www-authenticate"] == "Bearer"
+        assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"query": ...}, "query: missing"),
+        ({"tenant": ...}, "tenant: missing"),
+        ({"query": " "}, "query: empty"),
+        ({"query": "x" * 100_001}, "query: string should have at most 100000 characters"),
+        ({"query": 7}, "query: input should be a valid string, got 7"),
+        ({"query": "lone \ud800"}, "query: input should be a valid string"),
+        ({"lone \ud800": 1}, "body: input should be a valid string"),
+        ({"tenant": "lone \ud800"}, "tenant: input should be a valid string"),
+        ({"sessions": ["lone \ud800"]}, "sessions.0: input should be a valid string"),
+        ({"tenant": ""}, "tenant: string should have at least 1 character"),
+        ({"tenant": "t" * 257}, "tenant: string should have at most 256 characters"),
+        ({"sessions": "ops"}, "sessions: input should be a valid tuple, got 'ops'"),
+        ({"tags": ["x", 1]}, "tags.1: input should be a valid string, got 1"),
+        ({"roles": ["robot"]}, "roles.0: input should be 'user', 'assistant', 'system' or 'tool', got 'robot'"),
+        ({"since": "2026-01-31T09:00:00"}, "since: '2026-01-31T09:00:00' has no time zone"),
+        ({"until": "yesterday"}, "until: input should be a valid datetime"),
+        ({"since": "2026-02-01T00:00:00Z", "until": "2026-01-01T00:00:00Z"}, "since 2026-02-01T00:00:00+00:00 is not"),
+        ({"k": 0}, "k: input should be greater than or equal to 1, got 0"),
+        ({"k": True}, "k: input should be a valid integer, got True"),
+        ({"k": 8, "wide": 5}, "k = 8: must be from 1 to the wide pass of 5"),
+        ({"wide": 1001}, "wide: input should be less than or equal to 1000, got 1001"),
+        ({"deadline_ms": 10**400}, "deadline_ms: input should be less than or equal to 600000"),
+        ({"explain": "yes"}, "explain: input should be a valid boolean, got 'yes'"),
+        ({"session": "ops"}, "session: unknown field; /openapi.json lists them"),
+    ],
+)
+def test_a_wrong_body_is_refused_with_the_field_and_the_reason(
+    app_client: TestClient, change: dict[str, Any], reason: str
+) -> None:
+    body = {name: value for name, value in {**QUESTION, **change}.items() if value is not ...}
+    answer = app_client.post("/v1/recall", content=json.dumps(body), headers={"content-type": "application/json"})
+    assert answer.status_code == 422
+    assert list(answer.json()) == ["error"]
+    assert answer.json()["error"].startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "reason"),
+    [
+        (b"{", 422, "body: invalid JSON: "),
+        (b"", 422, "body: missing"),
+        (b"[]", 422, "body: "),
+        (b'{"query": "\xff"}', 400, "There was an error parsing the body"),
+        (b"[" * 100_000, 400, "There was an error parsing the body"),
+    ],
+)
+def test_what_is_not_a_json_object_is_refused(app_client: TestClient, body: bytes, code: int, reason: str) -> None:
+    answer = app_client.post("/v1/recall", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == code
+    assert answer.json()["error"].startswith(reason)
+
+
+@pytest.mark.parametrize("text", ["\x00", "'\"`;--", "a\x00b' OR '1'='1", "%", "🦓" * 50])
+def test_any_text_may_be_a_question_or_a_name(app_client: TestClient, text: str) -> None:
+    body = {"query": f"port {text}", "tenant": text, "sessions": [text], "agents": [text], "tags": [text]}
+    answer = app_client.post("/v1/recall", json=body)
+    assert (answer.status_code, answer.json().get("hits")) == (200, [])
+
+
+def test_an_unknown_path_or_method_is_a_clear_error(app_client: TestClient) -> None:
+    for answer in (app_client.get("/v2"), app_client.get("/v1/recall")):
+        assert answer.status_code in (404, 405)
+        assert list(answer.json()) == ["error"]
+
+
+def test_a_mistake_of_ours_is_neither_sent_nor_logged_with_what_was_asked(
+    app_client: TestClient, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_self: Recaller, question: Any) -> None:
+        raise RuntimeError(f"cannot answer {question.text}")
+
+    monkeypatch.setattr(Recaller, "recall", fail)
+    answer = app_client.post("/v1/recall", json={**QUESTION, "query": "my secret"})
+    logged = "".join(capfd.readouterr())
+    assert (answer.status_code, list(answer.json())) == (500, ["error"])
+    assert "RuntimeError" in logged
+    assert "test_api.py:" in logged
+    for text in (answer.text, logged):
+        assert "secret" not in text
+        assert "Traceback" not in text
+
+
+@pytest.fixture
+def set_key(settings: Settings) -> Callable[[str | None], Settings]:
+    return lambda key: settings.model_copy(update={"api_key": key})
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "::ffff:0.0.0.0"])
+def test_without_a_key_only_this_machine_is_served(set_key: Callable[[str | None], Settings], host: str) -> None:
+    with pytest.raises(UsageError, match=r"others can reach this address.*SCOPE_RECALL_API_KEY"):
+        listen(host, 0, set_key(None))
+
+
+@pytest.mark.parametrize(("host", "key"), [("127.0.0.1", None), ("localhost", None), ("0.0.0.0", KEY)])
+def test_loopback_needs_no_key_and_other_addresses_work_with_one(
+    set_key: Callable[[str | None], Settings], host: str, key: str | None
+) -> None:
+    with closing(listen(host, 0, set_key(key))) as listener:
+        assert url_of(listener) == f"http://{listener.getsockname()[0]}:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("host", ["", "no.such.host.invalid", "a..b", "192.0.2.1"])
+def test_an_address_that_cannot_be_used_is_named(set_key: Callable[[str | None], Settings], host: str) -> None:
+    with pytest.raises(UsageError, match=f"--host {host} --port 0: cannot listen there"):
+        listen(host, 0, set_key(KEY))
+
+
+def test_a_port_in_use_and_an_open_address_end_the_command_with_a_reason(tmp_path: Path, settings: Settings) -> None:
+    with closing(listen("127.0.0.1", 0, settings)) as taken:
+        port = str(taken.getsockname()[1])
+        busy = Cli(tmp_path).run("serve", "--port", port)
+    assert (busy.code, busy.out) == (2, "")
+    assert f"error: --host 127.0.0.1 --port {port}: cannot listen there" in busy.err
+    bare = Cli(tmp_path).run("serve", "--host", "0.0.0.0", "--port", "0")
+    assert (bare.code, bare.out) == (2, "")
+    assert "Set SCOPE_RECALL_API_KEY" in bare.err
+
+
+def test_a_command_whose_extra_is_missing_ends_with_2_and_says_what_to_install() -> None:
+    program = "import sys; sys.modules['fastapi'] = None; from query.cli import main; main(['serve'])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "`serve` needs the package fastapi: pip install 'scope-recall-hermes[query]'" in done.stderr
+
+
+def test_printing_the_settings_does_not_show_the_key(set_key: Callable[[str | None], Settings]) -> None:
+    assert KEY not in repr(set_key(KEY))
