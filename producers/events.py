@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from datetime import datetime
+from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -88,7 +89,12 @@ class TurnEvent(BaseModel):
     def identity(self) -> Identity:
         return Identity(self.tenant, self.session_id, self.turn_index, self.role)
 
-    @property
+    @cached_property
+    def key(self) -> str:
+        """The identity's key."""
+        return self.identity.key
+
+    @cached_property
     def content_hash(self) -> str:
         """32 hex digits of SHA-256 over the content."""
         return _digest(self.content)[:32]

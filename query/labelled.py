@@ -7,7 +7,7 @@ into two.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,11 @@ ROLE_OF_OTHERS = {"tool_call": "tool"}
 OTHER_ROLE = "system"
 """Roles of other data sets: a call of a tool, and notes or documents, which nobody says to anybody. The original stays
 as a tag."""
+
+
+TURN_NAMES = {"tenant": "conversation_id", "created_at": "timestamp"}
+QUESTION_NAMES = {"tenant": "scope"}
+"""Fields of our own turn events and questions, so that what was pushed can be evaluated as it is."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +50,8 @@ class LabelledSet:
 
 def read_labelled_set(turns: Path, queries: Path, settings: Settings) -> LabelledSet:
     """Read both files. Raises `UsageError` naming file, line and field."""
-    rows = list(_rows(turns, ("conversation_id", "session_id", "turn_index", "role", "content")))
-    asked = list(_rows(queries, ("query_id", "query", "scope")))
+    rows = list(_rows(turns, TURN_NAMES, ("conversation_id", "session_id", "turn_index", "role", "content")))
+    asked = list(_rows(queries, QUESTION_NAMES, ("query_id", "query", "scope")))
     conversation_of = {row["session_id"]: row["conversation_id"] for _, row in rows}
     tenant_of = _tenants([row["conversation_id"] for _, row in rows], asked, conversation_of, queries)
     events = [_event(turns, number, row, tenant_of[row["conversation_id"]], settings) for number, row in rows]
@@ -54,7 +59,8 @@ def read_labelled_set(turns: Path, queries: Path, settings: Settings) -> Labelle
     return LabelledSet(events, questions)
 
 
-def _rows(path: Path, required: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _rows(path: Path, names: Mapping[str, str], required: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, row) with our own names for fields put into the sets' form."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
@@ -66,6 +72,8 @@ def _rows(path: Path, required: Iterable[str]) -> Iterator[tuple[int, dict[str, 
             row = json.loads(line)
         except ValueError as error:
             raise UsageError(f"{path}, line {number}: invalid JSON: {error}") from None
+        if isinstance(row, dict):
+            row = {names.get(name, name): value for name, value in row.items()}
         missing = [name for name in required if not isinstance(row, dict) or name not in row]
         if missing:
             raise UsageError(f"{path}, line {number}: {', '.join(missing)} missing")

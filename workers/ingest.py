@@ -57,11 +57,11 @@ class Pipeline:
         When it returns, recall finds the batch. When it raises, running it again with the same events is safe.
         """
         latest, outcomes = fold(arrivals)
-        known = self._catalog.known([arrival.event.identity.key for arrival in latest])
+        known = self._catalog.known([arrival.event.key for arrival in latest])
         fresh: list[Arrival] = []
         older: list[Arrival] = []
         for arrival in latest:
-            outcome = judge(arrival.event.content_hash, arrival.order, known.get(arrival.event.identity.key))
+            outcome = judge(arrival.event.content_hash, arrival.order, known.get(arrival.event.key))
             (fresh if outcome in WRITTEN else older).append(arrival)
         prepared = [Prepared(arrival, self._chunker.chunk(arrival.event.content)) for arrival in fresh]
         texts = [chunk.text for item in prepared for chunk in item.chunks]
@@ -89,27 +89,27 @@ class Pipeline:
             written.append(item.arrival.event)
             rows += self._rows_of(item, vectors)
             if outcome != "new":
-                revised.append((item.arrival.event.identity.key, item.arrival.event.content_hash))
+                revised.append((item.arrival.event.key, item.arrival.event.content_hash))
         if not written:
             return
         self._vectors.upsert(self._space, rows)
         # The rows of the content before go only now: until here the old ones were the only ones to be found.
         self._vectors.delete_superseded(self._space, revised)
-        overtaken = self._catalog.mark_indexed([(event.identity.key, event.content_hash) for event in written])
+        overtaken = self._catalog.mark_indexed([(event.key, event.content_hash) for event in written])
         # A newer revision was written while this one was on its way: its rows stay, ours go.
         self._vectors.delete_superseded(self._space, list(overtaken.items()))
 
     def _remove_superseded(self, stale: Sequence[TurnEvent]) -> None:
         """A stale revision may have left rows behind when an earlier delivery of it was cut short."""
         if stale:
-            known = self._catalog.known([event.identity.key for event in stale])
+            known = self._catalog.known([event.key for event in stale])
             self._vectors.delete_superseded(self._space, [(key, turn.content_hash) for key, turn in known.items()])
 
     def _write_of(self, item: Prepared) -> TurnWrite:
         event = item.arrival.event
         spans = tuple(
             ChunkSpan(
-                vector_id=vector_id(self._space.id, event.identity.key, event.content_hash, chunk.index),
+                vector_id=vector_id(self._space.id, event.key, event.content_hash, chunk.index),
                 index=chunk.index,
                 total=chunk.total,
                 start=chunk.start,
@@ -123,7 +123,7 @@ class Pipeline:
 
     def _rows_of(self, item: Prepared, vectors: np.ndarray) -> list[VectorRow]:
         event = item.arrival.event
-        key, content_hash = event.identity.key, event.content_hash
+        key, content_hash = event.key, event.content_hash
         return [
             VectorRow(
                 vector_id=vector_id(self._space.id, key, content_hash, chunk.index),
@@ -151,9 +151,9 @@ def fold(arrivals: Sequence[Arrival]) -> tuple[list[Arrival], Counter[str]]:
     latest: dict[str, Arrival] = {}
     outcomes: Counter[str] = Counter()
     for arrival in sorted(arrivals, key=lambda one: one.order):
-        before = latest.get(arrival.event.identity.key)
+        before = latest.get(arrival.event.key)
         if before is not None:
             same = before.event.content_hash == arrival.event.content_hash
             outcomes["duplicate" if same else "stale"] += 1
-        latest[arrival.event.identity.key] = arrival
+        latest[arrival.event.key] = arrival
     return list(latest.values()), outcomes

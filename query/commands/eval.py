@@ -42,8 +42,9 @@ DRAIN_TIMEOUT = 7200.0
 def eval_(terminal: Terminal, turns: Path, queries: Path, out: Path | None, keep: Path | None) -> int:
     """Ingest TURNS in a scratch data dir, answer every question of QUERIES with 50 hits, and print the metrics.
 
-    TURNS: JSON lines {conversation_id, session_id, turn_index, role, content, speaker?, timestamp?}. QUERIES: JSON
-    lines {query_id, query, scope: conversation id or list of session ids, evidence: [{session_id, turn_index}]}.
+    TURNS: JSON lines {conversation_id, session_id, turn_index, role, content, speaker?, timestamp?}, or turn events
+    with their tenant. QUERIES: JSON lines {query_id, query, scope, evidence: [{session_id, turn_index}], category?};
+    the scope is a conversation id or a list of session ids, or a tenant in its place.
     """
     labelled = read_labelled_set(turns, queries, terminal.settings)
     if out is not None and not out.absolute().parent.is_dir():

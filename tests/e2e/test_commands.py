@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from system import Cli
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from system import Cli, stop
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from system import Cli, stop
 
 from producers.settings import load_settings
+from system import Cli, stop
 from workers.stores.catalog import Catalog
 from workers.stores.vectors import VectorStore
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from stepped import Stepped
 
 from producers.settings import Settings
+from stepped import Stepped
 
 
 @pytest.fixture

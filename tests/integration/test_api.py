@@ -15,7 +15,6 @@ from typing import Any
 import httpx
 import pytest
 from fastapi.testclient import TestClient
-from system import Cli
 
 from producers.errors import UsageError
 from producers.events import TurnEvent
@@ -23,6 +22,7 @@ from producers.settings import Settings, load_settings
 from query.api.access import listen, url_of
 from query.api.app import create_app
 from query.recall import Recaller
+from system import Cli
 from workers.embedding.registry import load_embedder
 from workers.ingest import Arrival, Pipeline
 from workers.runtime import space_of

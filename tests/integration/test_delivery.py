@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from threading import Event
 
 import pytest
-from stepped import Stepped, failing, turn
 
 from producers.connection import connect
 from producers.errors import StreamFull, StreamUnavailable
 from producers.keys import Keys
 from producers.settings import Settings
 from producers.stream import EventStream
+from stepped import Stepped, failing, turn
 from workers.intake import Intake
 from workers.queues import rq_queue
 from workers.stores.catalog import Catalog

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 
 import pytest
-from stepped import Stepped, failing, turn
 
 from producers.errors import EmbedderUnavailable, ModelError, PoisonError
 from producers.keys import EVENT_FIELD, GROUP
+from stepped import Stepped, failing, turn
 from workers.dead_letters import DeadLetters
 from workers.ledger import Ledger
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 MAX_SLUG_CHARS = 40
 
@@ -22,7 +23,7 @@ class Space:
     chunk_tokens: int
     chunk_overlap: int
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A readable, unique name that is safe as a table's: the embedder's slug and a digest of all fields."""
         fields = json.dumps([self.embedder, self.dimension, self.chunk_tokens, self.chunk_overlap])

@@ -76,8 +76,8 @@ def write_turns(connection: Connection, space_id: str, writes: Sequence[TurnWrit
     A duplicate still raises the entry order, so that an older revision that arrives later stays older.
     """
     now = time.time_ns() // 1000
-    known = known_turns(connection, [write.event.identity.key for write in writes])
-    outcomes = [judge(w.event.content_hash, w.entry_order, known.get(w.event.identity.key)) for w in writes]
+    known = known_turns(connection, [write.event.key for write in writes])
+    outcomes = [judge(w.event.content_hash, w.entry_order, known.get(w.event.key)) for w in writes]
     if any(outcome in WRITTEN and not write.chunks for write, outcome in zip(writes, outcomes, strict=True)):
         # It was a duplicate when the caller looked, so it was not chunked; looking again will chunk it.
         raise StoreUnavailable("catalog: a turn changed while its duplicate was on its way; the batch is tried again")
@@ -134,9 +134,9 @@ def slices(values: Sequence[str]) -> Iterator[Sequence[str]]:
 
 def _replace(connection: Connection, writes: Sequence[TurnWrite], known: Mapping[str, KnownTurn], now: int) -> None:
     """Put the new content where the old one was; the old chunks go, so that recall cannot return them."""
-    for keys in slices([write.event.identity.key for write in writes]):
+    for keys in slices([write.event.key for write in writes]):
         connection.execute(chunks.delete().where(chunks.c.turn_key.in_(keys)))
-    rows = [_row(write, now, revision=known[write.event.identity.key].revision + 1) for write in writes]
+    rows = [_row(write, now, revision=known[write.event.key].revision + 1) for write in writes]
     names = [name for name in rows[0] if name != "turn_key"]
     statement = (
         turns.update()
@@ -149,9 +149,9 @@ def _replace(connection: Connection, writes: Sequence[TurnWrite], known: Mapping
 
 def _raise_order(connection: Connection, writes: Sequence[TurnWrite], known: Mapping[str, KnownTurn]) -> None:
     higher = [
-        {"_key": write.event.identity.key, "_order": write.entry_order}
+        {"_key": write.event.key, "_order": write.entry_order}
         for write in writes
-        if write.entry_order > known[write.event.identity.key].entry_order
+        if write.entry_order > known[write.event.key].entry_order
     ]
     if higher:
         statement = turns.update().where(turns.c.turn_key == sa.bindparam("_key"))
@@ -161,7 +161,7 @@ def _raise_order(connection: Connection, writes: Sequence[TurnWrite], known: Map
 def _row(write: TurnWrite, now: int, *, revision: int) -> dict[str, Any]:
     event = write.event
     return {
-        "turn_key": event.identity.key,
+        "turn_key": event.key,
         "tenant": event.tenant,
         "session_id": event.session_id,
         "turn_index": event.turn_index,
@@ -184,7 +184,7 @@ def _row(write: TurnWrite, now: int, *, revision: int) -> dict[str, Any]:
 def _chunk_row(write: TurnWrite, span: ChunkSpan, space_id: str) -> dict[str, Any]:
     return {
         "vector_id": span.vector_id,
-        "turn_key": write.event.identity.key,
+        "turn_key": write.event.key,
         "space_id": space_id,
         "chunk_index": span.index,
         "total_chunks": span.total,
