@@ -76,7 +76,7 @@ class Settings(BaseSettings):
     )
     encode_batch: int = Field(16, ge=1, le=1024, description="Texts the model reads at once.")
     chunk_tokens: int | None = Field(
-        None, ge=16, description="Most tokens in a chunk; unset: the embedder's own limit."
+        None, ge=16, description="Most tokens in a chunk; unset: the embedder's limit, or 512."
     )
     chunk_overlap: int = Field(32, ge=0, description="Tokens shared by neighbouring pieces of one paragraph.")
     allow_downloads: bool = Field(False, description="Let a model be fetched from the hub.")

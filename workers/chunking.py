@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from producers.errors import SettingsError
-from producers.settings import Settings
-from workers.embedding.port import Embedder
 from workers.embedding.text import readable
 
 Kind = Literal["prose", "code"]
@@ -79,17 +77,6 @@ class Chunker:
         self.overlap = overlap
         self._count = count_tokens
         self._splitter = TextSplitter.from_callback
-
-    @classmethod
-    def for_embedder(cls, embedder: Embedder, settings: Settings) -> Chunker:
-        """A chunker by the embedder's own tokenizer and limit, or a lower `chunk_tokens`."""
-        limit = settings.chunk_tokens or embedder.max_tokens
-        if limit > embedder.max_tokens:
-            raise SettingsError(
-                f"chunk_tokens {limit} is over what embedder {embedder.name} reads at once, {embedder.max_tokens} "
-                "tokens; lower it, or leave it unset"
-            )
-        return cls(embedder.token_counter(), limit, settings.chunk_overlap)
 
     def chunk(self, content: str) -> list[Chunk]:
         """The chunks in order; together they hold every character of `content` but white space. Blank: none."""

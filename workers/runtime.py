@@ -10,6 +10,7 @@ from threading import Event
 
 import redis
 
+from producers.errors import SettingsError
 from producers.settings import Settings
 from workers.embedding.port import Embedder
 from workers.embedding.registry import load_embedder
@@ -18,6 +19,9 @@ from workers.stores.catalog import ActiveSpace, Catalog
 from workers.stores.space import Space
 from workers.stores.vectors import VectorStore
 from workers.upkeep import Upkeep
+
+DEFAULT_CHUNK_TOKENS = 512
+"""A model that reads more at once still finds better in chunks of this size: one vector cannot say many things."""
 
 
 class Stopping(Exception):  # not an error: the worker was asked to stop
@@ -60,10 +64,21 @@ def runtime() -> Runtime:
 
 
 def space_of(embedder: Embedder, settings: Settings) -> Space:
-    """The space that these settings and this embedder make."""
-    tokens = min(settings.chunk_tokens or embedder.max_tokens, embedder.max_tokens)
-    # An overlap of half a chunk or more would store everything twice.
-    overlap = min(settings.chunk_overlap, tokens // 4)
+    """The space that these settings and this embedder make.
+
+    Raises `SettingsError` when a chunk would be longer than what the embedder reads, or share all of itself.
+    """
+    tokens = settings.chunk_tokens or min(embedder.max_tokens, DEFAULT_CHUNK_TOKENS)
+    if tokens > embedder.max_tokens:
+        raise SettingsError(
+            f"chunk_tokens {tokens} is over what embedder {embedder.name} reads at once, {embedder.max_tokens} tokens; "
+            "lower it, or leave it unset"
+        )
+    overlap = settings.chunk_overlap
+    if "chunk_overlap" not in settings.model_fields_set:
+        overlap = min(overlap, tokens // 4)
+    elif overlap >= tokens:
+        raise SettingsError(f"chunk_overlap {overlap} must be below chunk_tokens {tokens}")
     return Space(embedder.name, embedder.dimension, tokens, overlap)
 
 

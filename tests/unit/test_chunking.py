@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producers.errors import SettingsError
-from producers.settings import Settings
 from workers.chunking import CHARS_PER_TOKEN_LIMIT, Chunk, Chunker
 from workers.embedding.hashing import HashingEmbedder
 
@@ -249,14 +248,6 @@ def test_a_text_that_grows_when_normalised_is_not_taken_for_short(expanding):
     assert counted == [expanding]
 
 
-def test_limits_that_cannot_work_are_refused_by_name():
+def test_an_overlap_that_is_the_whole_chunk_is_refused_by_name():
     with pytest.raises(SettingsError, match="chunk_overlap 64 must be below chunk_tokens 64"):
         Chunker(count_bytes, 64, 64)
-    with pytest.raises(SettingsError, match="chunk_tokens 9999 is over what embedder hashing-v1 reads at once, 256"):
-        Chunker.for_embedder(HashingEmbedder(), Settings(chunk_tokens=9999))
-
-
-def test_a_chunker_follows_the_embedder_and_the_settings():
-    assert Chunker.for_embedder(HashingEmbedder(), Settings()).max_tokens == 256
-    chosen = Chunker.for_embedder(HashingEmbedder(), Settings(chunk_tokens=100, chunk_overlap=5))
-    assert (chosen.max_tokens, chosen.overlap) == (100, 5)

