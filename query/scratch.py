@@ -15,11 +15,11 @@ from producers.events import TurnEvent
 from producers.settings import Settings
 from producers.stream import EventStream
 from producers.terminal import Terminal
-from workers.child import ChildEvent, default_specs
 from workers.commands.up import share_cores
 from workers.maintenance.run import run_job
 from workers.status import gather_status, waiting
-from workers.supervisor import Supervisor
+from workers.supervision.child import ChildEvent, default_specs
+from workers.supervision.supervisor import Supervisor
 
 READY_TIMEOUT = 180.0
 """Seconds until every process can work; loading torch and a model takes most of it, on a cold disk."""

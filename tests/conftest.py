@@ -23,7 +23,7 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 def live_settings(settings: Settings) -> Iterator[Settings]:
     """The same, with the embedded Redis running."""
-    from workers.redis_server import embedded_redis
+    from workers.supervision.redis_server import embedded_redis
 
     with embedded_redis(settings):
         yield settings

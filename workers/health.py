@@ -200,7 +200,7 @@ def _server_binary(settings: Settings) -> Check:
     if settings.redis_url:
         return Check("redis server binary", True, "not needed: redis_url is set")
     try:
-        from workers.redis_server import find_server, server_version
+        from workers.supervision.redis_server import find_server, server_version
 
         binary = find_server()
     except ScopeRecallError as error:
@@ -236,7 +236,7 @@ def _open_files() -> Check:
 
 
 def _supervisor(settings: Settings) -> Check:
-    from workers.tree_state import read_state
+    from workers.supervision.tree_state import read_state
 
     state = read_state(settings.data_dir)
     if state is None:

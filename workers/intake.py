@@ -6,17 +6,21 @@ A job carries entry ids only. What RQ holds is bounded, so a backlog waits in th
 from __future__ import annotations
 
 import hashlib
+import os
+import socket
 import time
 from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from threading import Event
 
 import redis
 
-from producers.connection import TRANSIENT
+from producers.connection import TRANSIENT, connect
 from producers.logs import get_logger
-from producers.settings import Lane, Settings
+from producers.settings import LANES, Lane, Settings
 from workers.ledger import Entry, Ledger
 from workers.queues import rq_queue
+from workers.supervision.tree_state import mark_ready
 
 READ_PAGE = 64
 """Entries read in one call; at the content limit of 1 MiB that is 64 MiB."""
@@ -144,6 +148,19 @@ class Intake:
         )
         self._ledger.bury(entry, reason, deliveries)
         log.error("dead_letter", lane=self._ledger.lane, entry=entry.id, reason=reason)
+
+
+def run_intake(settings: Settings, name: str, stopping: Event) -> None:
+    """Run the intake of both lanes, a thread each, until `stopping` is set. Raises what a lane raised."""
+    consumer = f"{name}-{socket.gethostname()}-{os.getpid()}"
+    with ThreadPoolExecutor(max_workers=len(LANES), thread_name_prefix="intake") as pool:
+        # Its loop waits for a Redis that is away, so a single call need not: a stop is noticed at once.
+        lanes = [pool.submit(Intake(connect(settings), settings, lane, consumer, stopping).run) for lane in LANES]
+        mark_ready(settings.data_dir, name)
+        done, _ = wait(lanes, return_when=FIRST_EXCEPTION)
+        stopping.set()
+        for lane in done:
+            lane.result()
 
 
 def batch_job_id(lane: Lane, entry_ids: Sequence[str], delivery: int) -> str:

@@ -1,4 +1,4 @@
-"""The scheduled jobs: which they are and when they are due. Pure, but for `run_scheduler`, which enqueues them in RQ.
+"""The scheduled jobs: which they are and when they are due. Pure; `workers/scheduler.py` enqueues them.
 
 Cron fields match the host's local time, as in RQ. Any number of schedulers may run: a job's id is its name and its due
 time, and RQ refuses a second job of one id.
@@ -6,22 +6,15 @@ time, and RQ refuses a second job of one id.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-import redis
 from croniter import CroniterError, croniter  # type: ignore[import-untyped]  # comes with rq, without types
 
 from producers.errors import SettingsError
-from producers.logs import get_logger
 from producers.settings import Settings
 
-RECONNECT_SECONDS = 1.0
 EXAMPLE = "*/5 * * * *"
-
-log = get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -74,29 +67,3 @@ def job_id(name: str, due: datetime) -> str:
 def time_to_live(cron: str, due: datetime) -> timedelta:
     """How long a run may wait for a worker: until the next is due, so that an outage leaves one run, not hundreds."""
     return next_times(cron, 1, due)[0] - due
-
-
-def run_scheduler(settings: Settings, connection: redis.Redis, on_ready: Callable[[], None] = lambda: None) -> None:
-    """Enqueue each job when it is due, until SIGINT or SIGTERM; a Redis that is away is waited for.
-
-    Runs missed meanwhile are skipped. Call it from the main thread.
-    """
-    from workers.queues import use_prefix
-
-    use_prefix(settings)  # before anything imports rq
-    from rq.exceptions import StopRequested
-
-    from workers.cron_scheduler import build_scheduler
-
-    jobs = maintenance_jobs(settings)
-    on_ready()
-    try:
-        while True:
-            try:
-                build_scheduler(jobs, settings, connection).start()  # type: ignore[no-untyped-call]  # rq's own
-                return
-            except (redis.ConnectionError, redis.TimeoutError) as error:
-                log.warning("redis_away", error=str(error))
-            time.sleep(RECONNECT_SECONDS)
-    except StopRequested:  # RQ's signal handler raises it, wherever it finds this thread
-        return

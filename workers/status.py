@@ -5,6 +5,7 @@ Every part that cannot be read is left out and named in `degraded`: a status tha
 
 from __future__ import annotations
 
+import socket
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from workers.embedding.registry import recommended_multilingual
 from workers.queues import MAINTENANCE, rq_queue
 from workers.stores.catalog import ActiveSpace, Catalog, CatalogCounts
 from workers.stores.vectors import VectorStatistics, VectorStore
-from workers.tree_state import read_state
+from workers.supervision.tree_state import read_state
 
 SAMPLE_TURNS = 200
 """Newest turns looked at for their writing system."""
@@ -78,17 +79,23 @@ def _gather_redis(settings: Settings, status: dict[str, Any]) -> None:
 
 
 def _workers(client: redis.Redis) -> list[dict[str, Any]]:
+    """The workers RQ knows, less those of this host that are gone, which RQ forgets when their record expires."""
+    from psutil import pid_exists
     from rq import Worker
 
+    here = socket.gethostname()
     return [
         {
             "name": worker.name,
             "state": str(worker.get_state()),
+            "host": worker.hostname,
+            "pid": worker.pid,
             "queues": worker.queue_names(),
             "jobs_done": worker.successful_job_count,
             "jobs_failed": worker.failed_job_count,
         }
         for worker in Worker.all(connection=client)
+        if worker.hostname != here or (worker.pid is not None and pid_exists(worker.pid))
     ]
 
 

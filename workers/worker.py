@@ -15,12 +15,14 @@ import redis
 from rq import Queue, SimpleWorker
 from rq.serializers import JSONSerializer
 
-from producers.connection import connect as connect_redis
 from producers.logs import get_logger
 from producers.settings import LANES, Settings
 from workers.queues import MAINTENANCE, connect, rq_queue
 from workers.runtime import Runtime, build_ingest, install
-from workers.tree_state import mark_ready
+from workers.supervision.tree_state import mark_ready
+
+WORKER_TTL = 60
+"""Seconds between two signs of life of an idle worker; a dead one of another host leaves `status` a minute later."""
 
 log = get_logger(__name__)
 
@@ -29,7 +31,14 @@ class ResidentWorker(SimpleWorker):
     """Runs jobs in this very process and tells them when it is asked to stop."""
 
     def __init__(self, queues: list[Queue], name: str, connection: redis.Redis, stopping: Event) -> None:
-        super().__init__(queues, name=name, connection=connection, serializer=JSONSerializer, log_job_description=False)
+        super().__init__(
+            queues,
+            name=name,
+            connection=connection,
+            serializer=JSONSerializer,
+            log_job_description=False,
+            worker_ttl=WORKER_TTL,
+        )
         self._stopping = stopping
 
     def request_stop(self, signum: int, frame: FrameType | None) -> None:
@@ -51,20 +60,3 @@ def run_worker(settings: Settings, name: str, *, maintenance: bool = False) -> N
     log.info("worker_started", name=unique_name, queues=lanes)
     worker.work(logging_level="WARNING", max_jobs=settings.worker_max_jobs)
     log.info("worker_stopped", name=unique_name)
-
-
-def run_intake(settings: Settings, name: str, stopping: Event) -> None:
-    """Run the intake of both lanes, a thread each, until `stopping` is set. Raises what a lane raised."""
-    from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-
-    from workers.intake import Intake
-
-    consumer = f"{name}-{socket.gethostname()}-{os.getpid()}"
-    with ThreadPoolExecutor(max_workers=len(LANES), thread_name_prefix="intake") as pool:
-        # Its loop waits for a Redis that is away, so a single call need not: a stop is noticed at once.
-        lanes = [pool.submit(Intake(connect_redis(settings), settings, lane, consumer, stopping).run) for lane in LANES]
-        mark_ready(settings.data_dir, name)
-        done, _ = wait(lanes, return_when=FIRST_EXCEPTION)
-        stopping.set()
-        for lane in done:
-            lane.result()

@@ -17,12 +17,12 @@ import pytest
 from producers.events import TurnEvent
 from producers.settings import Settings, load_settings
 from producers.stream import EventStream
-from workers.child import default_specs
 from workers.commands.up import share_cores
 from workers.embedding.batch import embed_unique
 from workers.embedding.registry import load_embedder
 from workers.status import gather_status
-from workers.supervisor import Supervisor
+from workers.supervision.child import default_specs
+from workers.supervision.supervisor import Supervisor
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 

@@ -16,16 +16,16 @@ import redis
 
 from producers.errors import NotReady, UsageError
 from producers.settings import Settings, load_settings
-from workers.child import ChildEvent, ChildSpec
-from workers.supervisor import Supervisor
-from workers.tree_state import ProcessId, TreeState, read_state
+from workers.supervision.child import ChildEvent, ChildSpec
+from workers.supervision.supervisor import Supervisor
+from workers.supervision.tree_state import ProcessId, TreeState, read_state
 
 pytestmark = pytest.mark.integration
 
 CHILD = """
 import os, signal, sys, time
 from pathlib import Path
-from workers.tree_state import mark_ready
+from workers.supervision.tree_state import mark_ready
 
 data_dir, name = Path(os.environ["SCOPE_RECALL_DATA_DIR"]), sys.argv[1]
 
@@ -45,9 +45,9 @@ PARENT = """
 import sys
 from pathlib import Path
 from producers.settings import load_settings
-from workers.child import ChildSpec
-from workers import supervisor
-from workers.supervisor import Supervisor
+from workers.supervision.child import ChildSpec
+from workers.supervision import supervisor
+from workers.supervision.supervisor import Supervisor
 
 supervisor.LEFTOVER_GRACE = 1.0  # a child that ignores SIGTERM is part of these tests
 data_dir, child, *names = sys.argv[1:]
@@ -205,7 +205,8 @@ def test_a_child_gets_the_settings_and_not_those_of_the_environment(
 ) -> None:
     monkeypatch.setenv("SCOPE_RECALL_WORKERS", "7")  # these settings were made before; a child must not read another
     code = (
-        "import time; from producers.settings import load_settings; from workers.tree_state import mark_ready\n"
+        "import time; from producers.settings import load_settings\n"
+        "from workers.supervision.tree_state import mark_ready\n"
         "given = load_settings(); print(given.data_dir, given.workers, flush=True)\n"
         "mark_ready(given.data_dir, 'worker'); time.sleep(60)"
     )
@@ -256,7 +257,7 @@ def test_a_terminal_that_is_gone_and_a_state_file_that_cannot_be_written_do_not_
     def full(data_dir: Path, state: TreeState) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("workers.supervisor.write_state", full)
+    monkeypatch.setattr("workers.supervision.supervisor.write_state", full)
     with Supervisor(settings, [ChildSpec("worker", (sys.executable, child, "worker"))], on_event=closed) as tree:
         tree.wait_ready(15)
     assert (settings.data_dir / "stopped").read_text() == "worker\n"

@@ -16,10 +16,10 @@ import redis
 
 from producers.errors import NotReady, UsageError
 from producers.settings import Settings, load_settings
-from workers import redis_server
 from workers.health import checks
-from workers.process import Process, end, spawn
-from workers.redis_server import (
+from workers.supervision import redis_server
+from workers.supervision.process import Process, end, spawn
+from workers.supervision.redis_server import (
     embedded_redis,
     find_server,
     prepare,

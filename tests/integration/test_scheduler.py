@@ -15,19 +15,22 @@ import pytest
 import redis
 
 from producers.settings import Settings, load_settings
-from workers.process import end
 from workers.queues import MAINTENANCE, rq_queue, use_prefix
-from workers.redis_server import embedded_redis
 from workers.schedule import maintenance_jobs
+from workers.supervision.process import end
+from workers.supervision.redis_server import embedded_redis
 
 pytestmark = pytest.mark.integration
 
 SCHEDULER = """
 from producers.connection import connect
 from producers.settings import load_settings
-from workers.schedule import run_scheduler
+from workers.queues import use_prefix
 
 settings = load_settings()
+use_prefix(settings)
+from workers.scheduler import run_scheduler
+
 run_scheduler(settings, connect(settings), on_ready=lambda: print("ready", flush=True))
 """
 

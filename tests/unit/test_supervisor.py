@@ -12,10 +12,10 @@ import pytest
 
 from producers.errors import NotReady, UsageError
 from producers.settings import load_settings
-from workers.child import LONGEST_DELAY, Child, ChildSpec, default_specs, failures_after, restart_delay
-from workers.process import describe_exit, end, log_tail, spawn
-from workers.redis_server import find_server, server_version
-from workers.tree_state import (
+from workers.supervision.child import LONGEST_DELAY, Child, ChildSpec, default_specs, failures_after, restart_delay
+from workers.supervision.process import describe_exit, end, log_tail, spawn
+from workers.supervision.redis_server import find_server, server_version
+from workers.supervision.tree_state import (
     ChildState,
     ProcessId,
     TreeState,
@@ -142,14 +142,15 @@ def test_a_child_marks_itself_ready_without_loading_anything_heavy(tmp_path: Pat
     mark_ready(tmp_path, "worker-1")
     assert ready_file(tmp_path, "worker-1").exists()
     code = (
-        "import sys, workers.tree_state; print([m for m in ('psutil', 'rq', 'torch', 'lancedb') if m in sys.modules])"
+        "import sys, workers.supervision.tree_state\n"
+        "print([m for m in ('psutil', 'rq', 'torch', 'lancedb') if m in sys.modules])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
 
 
 def test_a_large_log_is_set_aside_when_its_process_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.process.MAX_LOG_BYTES", 10)
+    monkeypatch.setattr("workers.supervision.process.MAX_LOG_BYTES", 10)
     log = tmp_path / "logs" / "child.log"
     for word in ("first-run-is-long", "second", "third"):
         end_of = spawn([sys.executable, "-c", f"print({word!r})"], log)

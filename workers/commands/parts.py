@@ -17,7 +17,7 @@ from workers.queues import connect, use_prefix
 def intake(terminal: Terminal, name: str) -> int:
     """Move turns from the streams into ingest jobs until SIGTERM or Ctrl-C. Several may run."""
     use_prefix(terminal.settings)
-    from workers.worker import run_intake
+    from workers.intake import run_intake
 
     stopping = Event()
 
@@ -50,8 +50,8 @@ def worker(terminal: Terminal, name: str, maintenance: bool) -> int:
 def scheduler(terminal: Terminal, name: str) -> int:
     """Enqueue maintenance jobs when they are due, until SIGTERM or Ctrl-C. Several may run."""
     use_prefix(terminal.settings)
-    from workers.schedule import run_scheduler
-    from workers.tree_state import mark_ready
+    from workers.scheduler import run_scheduler
+    from workers.supervision.tree_state import mark_ready
 
     run_scheduler(
         terminal.settings, connect(terminal.settings), on_ready=lambda: mark_ready(terminal.settings.data_dir, name)

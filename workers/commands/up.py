@@ -8,8 +8,8 @@ import click
 
 from producers.connection import safe_location
 from producers.terminal import DONE, Terminal, command, examples
-from workers.child import ChildEvent, default_specs
-from workers.supervisor import Supervisor
+from workers.supervision.child import ChildEvent, default_specs
+from workers.supervision.supervisor import Supervisor
 
 
 @command(

@@ -1,6 +1,6 @@
 """The process tree of `up`: embedded Redis first, then our own commands, restarted when they die. Does I/O: processes.
 
-One thread, one loop. When to restart a child is decided in `workers/child.py`.
+One thread, one loop. When to restart a child is decided in `workers/supervision/child.py`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Self
 
 from producers.errors import NotReady
 from producers.settings import ENV_PREFIX, Settings
-from workers import redis_server
-from workers.child import Child, ChildEvent, ChildSpec, What
-from workers.process import describe_exit, end, log_tail, spawn
-from workers.tree_state import STATE_FILE, ProcessId, TreeState, UpLock, load_state, ready_file, write_state
+from workers.supervision import redis_server
+from workers.supervision.child import Child, ChildEvent, ChildSpec, What
+from workers.supervision.process import describe_exit, end, log_tail, spawn
+from workers.supervision.tree_state import STATE_FILE, ProcessId, TreeState, UpLock, load_state, ready_file, write_state
 
 GRACE = 20.0
 """Seconds a child may take to stop: a worker finishes its batch."""

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from producers.settings import Settings
-from workers.process import Process
-from workers.tree_state import ChildState, ProcessId
+from workers.supervision.process import Process
+from workers.supervision.tree_state import ChildState, ProcessId
 
 State = Literal["running", "backoff", "stopped"]
 What = Literal["started", "ready", "ended", "stopped", "killed", "troubled"]

@@ -25,8 +25,8 @@ from redis.retry import Retry
 
 from producers.errors import NotReady
 from producers.settings import Settings
-from workers.process import Process, describe_exit, end, log_tail, spawn
-from workers.tree_state import ProcessId, UpLock
+from workers.supervision.process import Process, describe_exit, end, log_tail, spawn
+from workers.supervision.tree_state import ProcessId, UpLock
 
 NAME = "redis"
 MIN_VERSION = (6, 2)

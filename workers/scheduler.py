@@ -5,21 +5,23 @@ Import it only after `workers.queues.use_prefix`: RQ reads its key prefix when i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 from rq.cron import CronJob, CronScheduler
-from rq.exceptions import DuplicateJobError
+from rq.exceptions import DuplicateJobError, StopRequested
 
 from producers.keys import Keys
 from producers.logs import get_logger
 from producers.settings import Settings
 from workers.queues import MAINTENANCE, rq_queue
-from workers.schedule import MaintenanceJob, job_id, time_to_live
+from workers.schedule import MaintenanceJob, job_id, maintenance_jobs, time_to_live
 
+RECONNECT_SECONDS = 1.0
 RESULT_TTL = 600
 """Seconds a finished run's id is kept, and so how far behind another scheduler may be without running it again."""
 FAILURE_TTL = 24 * 3600
@@ -78,3 +80,22 @@ def build_scheduler(
 ) -> MaintenanceScheduler:
     """A scheduler over `jobs`; `start()` runs it."""
     return MaintenanceScheduler(connection, [UniqueCronJob(job, settings) for job in jobs])
+
+
+def run_scheduler(settings: Settings, connection: redis.Redis, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Enqueue each job when it is due, until SIGINT or SIGTERM; a Redis that is away is waited for.
+
+    Runs missed meanwhile are skipped. Call it from the main thread.
+    """
+    jobs = maintenance_jobs(settings)
+    on_ready()
+    try:
+        while True:
+            try:
+                build_scheduler(jobs, settings, connection).start()  # type: ignore[no-untyped-call]  # rq's own
+                return
+            except (redis.ConnectionError, redis.TimeoutError) as error:
+                log.warning("redis_away", error=str(error))
+            time.sleep(RECONNECT_SECONDS)
+    except StopRequested:  # RQ's signal handler raises it, wherever it finds this thread
+        return
