@@ -17,7 +17,7 @@ from producers.stream import EventStream
 from producers.terminal import Terminal
 from workers.commands.up import share_cores
 from workers.maintenance.run import run_job
-from workers.status import gather_status, waiting
+from workers.progress import read_progress
 from workers.supervision.child import ChildEvent, default_specs
 from workers.supervision.supervisor import Supervisor
 
@@ -70,11 +70,11 @@ def push_and_drain(
         task = bar.add_task("chunking, embedding, storing", total=pushed)
         while True:
             supervisor.poll()
-            status = gather_status(settings)
-            left = waiting(status)
-            if status.get("streams", {}).get("dead"):
-                raise NotReady(f"{status['streams']['dead']} turns became dead letters; logs: {settings.data_dir}/logs")
-            bar.update(task, completed=pushed - (left if left is not None else pushed))
+            progress = read_progress(settings)
+            left = progress.waiting
+            if progress.dead:
+                raise NotReady(f"{progress.dead} turns became dead letters; the logs in {settings.data_dir} say why")
+            bar.update(task, completed=pushed - left)
             if left == 0:
                 run_job("index", settings)
                 return pushed

@@ -44,14 +44,6 @@ def gather_status(settings: Settings) -> dict[str, Any]:
     return status
 
 
-def waiting(status: dict[str, Any]) -> int | None:
-    """Accepted turns that recall cannot return yet, dead letters aside; None when that is not known."""
-    if "streams" not in status or "catalog" not in status:
-        return None
-    lanes = sum(status["streams"][lane]["length"] for lane in LANES)
-    return int(lanes) + int(status["catalog"]["pending"])
-
-
 def _gather_redis(settings: Settings, status: dict[str, Any]) -> None:
     client = connect(settings)
     keys = Keys(settings.key_prefix)

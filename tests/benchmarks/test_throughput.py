@@ -20,7 +20,7 @@ from producers.stream import EventStream
 from workers.commands.up import share_cores
 from workers.embedding.batch import embed_unique
 from workers.embedding.registry import load_embedder
-from workers.status import gather_status
+from workers.progress import read_progress
 from workers.supervision.child import default_specs
 from workers.supervision.supervisor import Supervisor
 
@@ -61,7 +61,7 @@ def up(settings: Settings) -> Iterator[Supervisor]:
 
 def push_to_recallable(settings: Settings, supervisor: Supervisor, events: list[TurnEvent]) -> float:
     """Seconds from the first append until every turn is stored and indexed."""
-    before = gather_status(settings)["catalog"]["turns"]
+    before = read_progress(settings).turns
     started = time.perf_counter()
     with EventStream(settings) as stream:
         stream.append(events)
@@ -69,9 +69,8 @@ def push_to_recallable(settings: Settings, supervisor: Supervisor, events: list[
             supervisor.poll()
             time.sleep(0.01)
     seconds = time.perf_counter() - started
-    catalog = gather_status(settings)["catalog"]
-    assert catalog["turns"] == before + len(events)
-    assert catalog["pending"] == 0
+    progress = read_progress(settings)
+    assert (progress.turns, progress.waiting) == (before + len(events), 0)
     return seconds
 
 

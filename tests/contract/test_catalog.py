@@ -26,8 +26,8 @@ ACTIVE = ActiveSpace(SPACE, "hashing", None)
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    opened = Catalog.open(f"sqlite:///{tmp_path / 'catalog.db'}", create=True)
+def catalog(catalog_url: str) -> Iterator[Catalog]:
+    opened = Catalog.open(catalog_url, create=True)
     opened.adopt_space(ACTIVE)
     yield opened
     opened.close()
@@ -173,8 +173,8 @@ def write_many(url: str, worker: int) -> None:
     catalog.close()
 
 
-def test_eight_processes_write_at_once_and_none_sees_a_lock_error(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'catalog.db'}"
+def test_eight_processes_write_at_once_and_none_sees_a_lock_error(catalog_url: str) -> None:
+    url = catalog_url
     spawn = multiprocessing.get_context("spawn")
     processes = [spawn.Process(target=write_many, args=(url, number)) for number in range(8)]
     for process in processes:

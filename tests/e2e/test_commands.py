@@ -116,20 +116,13 @@ def test_each_filter_keeps_exactly_what_it_names(running: Cli) -> None:
         ]
     )
     assert running.run("drain").code == 0
+    # Each option is wired to its filter; what the filters select is tested without the command line.
     cases: list[tuple[list[str], list[int]]] = [
-        ([], [0, 1, 2, 3]),
-        (["--session", "s1"], [0, 1]),
-        (["--session", "s1", "--session", "s2"], [0, 1, 2, 3]),
-        (["--exclude-session", "s1"], [2, 3]),
-        (["--agent", "a1"], [0, 2]),
-        (["--role", "user"], [0, 2]),
+        (["--session", "s1", "--session", "s2", "--exclude-session", "s1", "--source", "import"], [2, 3]),
+        (["--agent", "a1", "--role", "user"], [0, 2]),
         (["--tag", "red"], [0, 3]),
-        (["--source", "import"], [2, 3]),
-        (["--since", "2026-02-01"], [1, 2]),
-        (["--until", "2026-02-01T08:00:00+08:00"], [0]),
-        (["--since", "2026-01-15", "--until", "2026-02-15"], [1]),
+        (["--since", "2026-01-15", "--until", "2026-02-01T09:00:00+08:00"], [1]),
         (["--role", "user", "--tag", "blue"], []),
-        (["--session", "s%"], []),
     ]
     for args, expected in cases:
         found = {(hit["session_id"], hit["turn_index"]) for hit in running.recalled("filters", "filters", *args)}

@@ -7,17 +7,10 @@ from typing import Any
 
 import click
 
-from producers.connection import connect, mapped_errors
-from producers.errors import NotReady
-from producers.keys import Keys
-from producers.settings import LANES, Settings
-from producers.stream import read_backlog
 from producers.terminal import DONE, IN_PART, Terminal, command, examples
-from workers.status import gather_status, waiting
+from workers.progress import Progress, in_streams, read_progress
 
 POLL = 0.1
-CATALOG_POLL = 1.0
-"""Seconds between two looks at the catalog, which cost more than a look at the streams."""
 
 
 @command(
@@ -28,49 +21,42 @@ CATALOG_POLL = 1.0
 def drain(terminal: Terminal, timeout: float) -> int:
     """Wait until the streams are empty and every turn is indexed. Exit 1 when turns are left or became dead letters."""
     started = time.monotonic()
-    status = wait_until_drained(terminal, timeout)
-    left, dead = waiting(status), int(status["streams"]["dead"])
+    progress = wait_until_drained(terminal, timeout)
     result: dict[str, Any] = {
-        "drained": left == 0,
-        "waiting": left,
-        "dead": dead,
-        "turns": status["catalog"]["turns"],
+        "drained": progress.waiting == 0,
+        "waiting": progress.waiting,
+        "dead": progress.dead,
+        "turns": progress.turns,
         "seconds": round(time.monotonic() - started, 2),
     }
     if terminal.json:
         terminal.emit(result)
-    elif left:
-        terminal.err.print(f"error: {left:,} turns still wait after {timeout:g} s. {' '.join(status['degraded'])}")
+    elif progress.waiting:
+        terminal.err.print(
+            f"error: {progress.waiting:,} turns still wait after {timeout:g} s; `scope-recall status` says what holds "
+            "them up. They are safe, and drain can be called again",
+            markup=False,
+        )
     else:
-        terminal.out.print(f"drained in {result['seconds']} s: {result['turns']:,} turns can be recalled")
-        if dead:
-            terminal.err.print(f"{dead} dead letters could not be stored: see `scope-recall dead list`")
-    return IN_PART if left or dead else DONE
+        terminal.out.print(f"drained in {result['seconds']} s: {progress.turns:,} turns can be recalled")
+    if progress.dead and not terminal.json:
+        terminal.err.print(f"{progress.dead} dead letters could not be stored: see `scope-recall dead list`")
+    return IN_PART if progress.waiting or progress.dead else DONE
 
 
-def wait_until_drained(terminal: Terminal, timeout: float) -> dict[str, Any]:
-    """Wait with a progress bar; returns the status at the end. Raises `NotReady` when there is nothing to wait for."""
-    settings = terminal.settings
+def wait_until_drained(terminal: Terminal, timeout: float) -> Progress:
+    """Wait with a progress bar, for `timeout` seconds at most; returns how far it came."""
     deadline = time.monotonic() + timeout
     with terminal.progress() as bar:
         task = bar.add_task("draining", total=None)
         most = 0
         while True:
-            left = _in_streams(settings)
+            left, _ = in_streams(terminal.settings)
             most = max(most, left)
             bar.update(task, total=most, completed=most - left)
-            if left == 0 or time.monotonic() >= deadline:
-                status = gather_status(settings)
-                if waiting(status) is None:
-                    raise NotReady(" ".join(status["degraded"]))
-                if waiting(status) == 0 or time.monotonic() >= deadline:
-                    return status
-                time.sleep(CATALOG_POLL)
+            late = time.monotonic() >= deadline
+            if left == 0 or late:
+                progress = read_progress(terminal.settings)
+                if progress.waiting == 0 or late:
+                    return progress
             time.sleep(POLL)
-
-
-def _in_streams(settings: Settings) -> int:
-    keys = Keys(settings.key_prefix)
-    client = connect(settings)
-    with mapped_errors(settings):
-        return sum(read_backlog(client, keys.stream(lane)).length for lane in LANES)
