@@ -44,7 +44,7 @@ def settings(tmp_path: Path) -> Iterator[Settings]:
 
 def test_two_schedulers_enqueue_a_due_run_once_with_json_arguments(settings: Settings) -> None:
     use_prefix(settings)
-    from workers.cron_scheduler import build_scheduler
+    from workers.scheduler import build_scheduler
 
     jobs = maintenance_jobs(settings.model_copy(update={"index_cron": "0 0 1 1 *"}))  # not due while this test runs
     due = datetime(2026, 1, 1, tzinfo=UTC)
