@@ -10,7 +10,7 @@ from redis.backoff import ExponentialBackoff
 from redis.exceptions import BusyLoadingError
 from redis.retry import Retry
 
-from producers.errors import StreamFull, StreamUnavailable
+from producers.errors import SettingsError, StreamFull, StreamUnavailable
 from producers.settings import Settings
 
 FIRST_WAIT = 0.05
@@ -24,16 +24,21 @@ TRANSIENT = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, Bu
 
 
 def connect(settings: Settings, *, patience: float = 0.0) -> redis.Redis:
-    """A client that answers in bytes. Each call is tried again for about `patience` seconds while Redis is away."""
+    """A client that answers in bytes. Each call is tried again for about `patience` seconds while Redis is away.
+
+    Raises `SettingsError` for a URL that is none.
+    """
     attempts = int(patience / LONGEST_WAIT) + (5 if patience else 0)
-    return redis.Redis.from_url(
-        settings.redis_location,
-        socket_connect_timeout=CONNECT_TIMEOUT,
-        socket_timeout=SOCKET_TIMEOUT,
-        retry=Retry(ExponentialBackoff(cap=LONGEST_WAIT, base=FIRST_WAIT), attempts),
-        retry_on_error=list(TRANSIENT),
-        health_check_interval=0,
-    )
+    try:
+        return redis.Redis.from_url(
+            settings.redis_location,
+            socket_connect_timeout=CONNECT_TIMEOUT,
+            socket_timeout=SOCKET_TIMEOUT,
+            retry=Retry(ExponentialBackoff(cap=LONGEST_WAIT, base=FIRST_WAIT), attempts),
+            retry_on_error=list(TRANSIENT),
+        )
+    except ValueError as error:
+        raise SettingsError(f"setting redis_url = {safe_location(settings)!r}: {error}") from None
 
 
 @contextmanager
@@ -43,14 +48,16 @@ def mapped_errors(settings: Settings) -> Iterator[None]:
         yield
     except redis.exceptions.OutOfMemoryError as error:
         raise StreamFull(
-            f"Redis at {safe_location(settings)} is out of memory ({error}): nothing was added by this call. "
-            "Let the workers drain it, or raise its maxmemory"
+            f"Redis at {safe_location(settings)} is out of memory ({error}): let the workers drain it, or raise its "
+            "maxmemory. What was accepted is safe, and pushing all of it again is too"
         ) from None
     except TRANSIENT as error:
         raise StreamUnavailable(
             f"no Redis at {safe_location(settings)} ({_first_line(error)}): start `scope-recall up` for this data dir, "
             "or set redis_url (SCOPE_RECALL_REDIS_URL) to a running one"
         ) from None
+    except redis.exceptions.RedisError as error:  # read-only, no permission, a full disk, a key of another kind
+        raise StreamUnavailable(f"Redis at {safe_location(settings)} refuses: {_first_line(error)}") from None
 
 
 def safe_location(settings: Settings) -> str:

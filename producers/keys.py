@@ -43,6 +43,11 @@ class Keys:
         return f"{self.prefix}:counters"
 
     @property
+    def waiting(self) -> str:
+        """String that expires by itself: what a worker waits for, while it does."""
+        return f"{self.prefix}:waiting"
+
+    @property
     def failures(self) -> str:
         """Hash entry id → why it last failed alone; removed when the entry is stored or buried."""
         return f"{self.prefix}:failures"

@@ -133,8 +133,8 @@ class Settings(BaseSettings):
         return self.redis_url or f"unix://{self.redis_socket}"
 
     def as_environment(self) -> dict[str, str]:
-        """The settings that differ from the defaults, as environment variables for a child process."""
-        values = self.model_dump(mode="json", exclude_defaults=True)
+        """The settings that were given, as environment variables for a child process."""
+        values = self.model_dump(mode="json", exclude_unset=True)
         values["data_dir"] = str(self.data_dir)
         return {ENV_PREFIX + name.upper(): str(value) for name, value in values.items() if value is not None}
 

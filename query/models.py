@@ -11,6 +11,7 @@ from query.reranking.port import Reranker
 from query.reranking.registry import load_reranker
 from workers.embedding.port import Embedder
 from workers.embedding.registry import load_embedder
+from workers.runtime import following
 from workers.stores.catalog import ActiveSpace
 
 
@@ -19,8 +20,7 @@ class Models:
 
     def __init__(self, settings: Settings, active: ActiveSpace) -> None:
         """The embedder is the one that made the space; the setting counts only when it was given."""
-        self._settings = settings
-        self._embedder_setting = settings.embedder if "embedder" in settings.model_fields_set else active.setting
+        self._settings = following(active, settings)
         self.space = active.space
         self._lock = Lock()
         self._embedder: Embedder | ModelError | None = None
@@ -59,11 +59,11 @@ class Models:
         return self._reranker
 
     def _load_embedder(self) -> Embedder:
-        embedder = load_embedder(self._embedder_setting, self._settings)
+        embedder = load_embedder(self._settings.embedder, self._settings)
         if embedder.name != self.space.embedder or embedder.dimension != self.space.dimension:
             raise ModelError(
                 f"the stored vectors were made by {self.space.embedder} ({self.space.dimension} dimensions), the "
-                f"embedder setting {self._embedder_setting!r} loads {embedder.name} ({embedder.dimension}): leave the "
+                f"embedder setting {self._settings.embedder!r} loads {embedder.name} ({embedder.dimension}): leave the "
                 "setting out, or set it to the model that made them"
             )
         return embedder

@@ -6,6 +6,7 @@ waits while a service is away, and leaves the rest to be delivered again.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -19,11 +20,15 @@ from producers.settings import Lane, Settings
 from workers.ingest import Arrival, Pipeline
 from workers.lease import Lease
 from workers.ledger import Entry, Ledger
-from workers.runtime import Stopping, runtime
+from workers.runtime import GiveBack, runtime
 
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 30.0
 """Seconds between two attempts while a store or the embedder is away; doubled each time."""
+LONGEST_RETRY_AFTER = 300.0
+"""Seconds that a service may ask to wait; one that asks for more is asked again sooner."""
+WAITING_SHARE = 0.5
+"""Of `job_timeout`, what one job may spend on waiting; the rest is for the work itself."""
 
 log = get_logger(__name__)
 
@@ -38,9 +43,9 @@ def ingest(lane: Lane, entry_ids: list[str], delivery: int) -> None:
         entries = ledger.fetch(entry_ids)
         try:
             BatchJob(ledger, resident.pipeline, resident.settings, resident.wait, delivery).run(entries)
-        except Stopping:
+        except GiveBack as why:
             ledger.release(entry_ids)
-            log.info("batch_released", lane=lane, entries=len(entry_ids), reason="worker is stopping")
+            log.info("batch_given_back", lane=lane, entries=len(entry_ids), reason=str(why))
             return
     resident.upkeep.after_batch()
 
@@ -90,7 +95,7 @@ class BatchJob:
     def _store(self, entries: Sequence[Entry], arrivals: Sequence[Arrival]) -> None:
         try:
             outcomes = self._patiently(lambda: self._pipeline.store(arrivals))
-        except (Stopping, BaseTimeoutException, *TRANSIENT):
+        except (GiveBack, BaseTimeoutException, *TRANSIENT):
             raise
         except Exception as error:  # noqa: BLE001  # any failure must be pinned to the entry that causes it
             if len(entries) > 1:
@@ -105,14 +110,21 @@ class BatchJob:
         self._ledger.count(Counter({**outcomes, **redelivered}))
 
     def _patiently(self, attempt: Callable[[], Counter[str]]) -> Counter[str]:
-        """Try until it works, while what stands in the way may pass: waiting loses nothing, giving up would."""
+        """Try until it works, while what stands in the way may pass: waiting loses nothing, giving up would.
+
+        Raises `GiveBack` before the job's own time-out would end the waiting as a failed delivery.
+        """
         wait = FIRST_WAIT
+        give_back_at = time.monotonic() + self._settings.job_timeout * WAITING_SHARE
         while True:
             try:
                 return attempt()
             except (RetryableError, ModelError, NotReady) as error:
-                seconds = getattr(error, "retry_after", None) or wait
+                seconds = min(getattr(error, "retry_after", None) or wait, LONGEST_RETRY_AFTER)
+                if time.monotonic() + seconds > give_back_at:
+                    raise GiveBack(f"waited long enough: {error}") from None
                 log.warning("waiting", reason=str(error), seconds=seconds)
+                self._ledger.report_waiting(str(error), seconds)
                 self._wait(seconds)
                 wait = min(wait * 2, LONGEST_WAIT)
 

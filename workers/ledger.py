@@ -135,6 +135,10 @@ class Ledger:
         reason = self._client.hget(self.keys.failures, entry_id)
         return reason.decode() if reason else None
 
+    def report_waiting(self, reason: str, seconds: float) -> None:
+        """Let `status` say what holds this worker up; forgotten when it is not repeated."""
+        self._client.set(self.keys.waiting, reason, px=int((seconds + self._settings.lease) * 1000))
+
     def count(self, outcomes: Mapping[str, int]) -> None:
         """Add to the counters that `status` shows."""
         pipeline = self._client.pipeline(transaction=False)

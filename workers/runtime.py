@@ -24,8 +24,8 @@ DEFAULT_CHUNK_TOKENS = 512
 """A model that reads more at once still finds better in chunks of this size: one vector cannot say many things."""
 
 
-class Stopping(Exception):  # not an error: the worker was asked to stop
-    """The worker was asked to stop while a job was waiting."""
+class GiveBack(Exception):
+    """The batch goes back to the stream and its delivery does not count: the waiting was cut short, nothing failed."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Runtime:
     """None likewise."""
 
     def wait(self, seconds: float) -> None:
-        """Sleep; raises `Stopping` as soon as the worker is asked to stop."""
+        """Sleep; raises `GiveBack` as soon as the worker is asked to stop."""
         if self.stopping.wait(seconds):
-            raise Stopping
+            raise GiveBack("the worker is stopping")
 
 
 _runtime: Runtime | None = None
@@ -82,10 +82,24 @@ def space_of(embedder: Embedder, settings: Settings) -> Space:
     return Space(embedder.name, embedder.dimension, tokens, overlap)
 
 
+def following(active: ActiveSpace | None, settings: Settings) -> Settings:
+    """The settings, with embedder and chunk sizes as the active space has them where nobody set them. Pure."""
+    if active is None:
+        return settings
+    made_by = {
+        "embedder": active.setting,
+        "chunk_tokens": active.space.chunk_tokens,
+        "chunk_overlap": active.space.chunk_overlap,
+    }
+    unsaid = {name: value for name, value in made_by.items() if name not in settings.model_fields_set}
+    return settings.model_copy(update=unsaid)
+
+
 def build_ingest(settings: Settings, client: redis.Redis) -> tuple[Pipeline, Upkeep]:
     """Load the encoder, open the stores, and make sure that the catalog's vectors are this encoder's."""
-    embedder = load_embedder(settings.embedder, settings)
     catalog = Catalog.open(settings.catalog_location, create=True)
+    settings = following(catalog.active_space(), settings)
+    embedder = load_embedder(settings.embedder, settings)
     space = space_of(embedder, settings)
     catalog.adopt_space(ActiveSpace(space, settings.embedder, embedder.scripts))
     vectors = VectorStore(settings.vectors_location)

@@ -59,6 +59,9 @@ def _gather_redis(settings: Settings, status: dict[str, Any]) -> None:
         status["workers"] = _workers(client)
         counters: Any = client.hgetall(keys.counters)
         status["counters"] = {name.decode(): int(value) for name, value in counters.items()}
+        waiting: Any = client.get(keys.waiting)
+    if waiting:
+        status["degraded"].append(f"a worker waits and tries again: {waiting.decode()}")
     if streams["dead"]:
         status["degraded"].append(f"{streams['dead']} dead letters: see `scope-recall dead list`")
     if status["counters"].get("lost_entry"):

@@ -12,6 +12,7 @@ from producers.keys import EVENT_FIELD, GROUP
 from stepped import Stepped, failing, turn
 from workers.dead_letters import DeadLetters
 from workers.ledger import Ledger
+from workers.status import gather_status
 
 pytestmark = pytest.mark.integration
 
@@ -178,5 +179,28 @@ def test_a_worker_that_stops_while_it_waits_gives_its_batch_back_uncounted(
     system.step()
     (job,) = system.queue.get_jobs()
     assert job.args[2] == 1, "a clean stop is no failed delivery"
+    system.work()
+    assert system.counts() == (1, 1, 1)
+
+
+def test_a_batch_that_waited_long_enough_goes_back_uncounted_and_status_says_what_for(
+    system: Stepped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("workers.jobs.FIRST_WAIT", 0.01)
+        patched.setattr("workers.jobs.WAITING_SHARE", 0.0001)  # of 1,800 s
+
+        def away(texts: Sequence[str]) -> None:
+            raise EmbedderUnavailable("the service answered 503")
+
+        failing(system, patched, away)
+        system.push(turn("hello"))
+        system.step()
+        system.work()
+        degraded = gather_status(system.settings)["degraded"]
+        assert "a worker waits and tries again: the service answered 503" in degraded
+    system.step()
+    (job,) = system.queue.get_jobs()
+    assert job.args[2] == 1, "waiting is no failed delivery"
     system.work()
     assert system.counts() == (1, 1, 1)

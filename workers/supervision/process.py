@@ -93,6 +93,12 @@ def log_tail(log: Path, lines: int = 5, most_bytes: int = 4096) -> str:
     return "\n".join(text.splitlines()[-lines:]) or f"{log} is empty"
 
 
+def last_error(log: Path) -> str:
+    """What a child of ours said when it could not go on, as the end of a sentence; empty when it said nothing."""
+    line = log_tail(log, lines=1)
+    return f"; it said: {line.removeprefix('error: ')}" if line.startswith("error: ") else ""
+
+
 def _rotate(log: Path) -> None:
     if log.exists() and log.stat().st_size > MAX_LOG_BYTES:
         log.replace(log.with_name(log.name + ".1"))

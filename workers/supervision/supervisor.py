@@ -20,7 +20,7 @@ from producers.errors import NotReady
 from producers.settings import ENV_PREFIX, Settings
 from workers.supervision import redis_server
 from workers.supervision.child import Child, ChildEvent, ChildSpec, What
-from workers.supervision.process import describe_exit, end, log_tail, spawn
+from workers.supervision.process import describe_exit, end, last_error, log_tail, spawn
 from workers.supervision.tree_state import STATE_FILE, ProcessId, TreeState, UpLock, load_state, ready_file, write_state
 
 GRACE = 20.0
@@ -155,7 +155,8 @@ class Supervisor:
 
     def _back_off(self, child: Child, code: int, why: str) -> None:
         delay = child.fail(code, why, time.monotonic())
-        self._tell(child.spec.name, "ended", f"{why}; restart in {delay:.0f} s, log: {self._log(child)}")
+        said = last_error(self._log(child))
+        self._tell(child.spec.name, "ended", f"{why}; restart in {delay:.0f} s, log: {self._log(child)}{said}")
 
     def _notice_ready(self, child: Child) -> bool:
         if child.ready or child.process is None:

