@@ -244,6 +244,7 @@ def test_doctor_and_settings_say_what_is_there(running: Cli) -> None:
     doctor = running.run("doctor", "--json")
     assert doctor.code == 0, doctor.out
     assert doctor.json["ok"]
+    assert {check["name"]: check["found"] for check in doctor.json["checks"]}["languages"] == "hashing-v1"
     settings = running.run("settings", "--json").json
     assert settings["embedder"] == "hashing"
     keys = ("EMBEDDER_API_KEY", "RERANKER_API_KEY", "API_KEY")
