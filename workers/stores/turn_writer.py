@@ -110,7 +110,9 @@ def mark_indexed(connection: Connection, pairs: Sequence[tuple[str, str]]) -> di
         .where(turns.c.turn_key == sa.bindparam("key"), turns.c.content_hash == sa.bindparam("hash"))
         .values(state=INDEXED)
     )
-    connection.execute(statement, [{"key": key, "hash": content_hash} for key, content_hash in pairs])
+    marked = connection.execute(statement, [{"key": key, "hash": content_hash} for key, content_hash in pairs])
+    if marked.rowcount == len(pairs):
+        return {}
     known = known_turns(connection, [key for key, _ in pairs])
     current = {key: known[key].content_hash if key in known else None for key, _ in pairs}
     return {key: current[key] for key, wanted in pairs if current[key] != wanted}

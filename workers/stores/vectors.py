@@ -84,6 +84,8 @@ class VectorStore:
 
     def delete_superseded(self, space: Space, current: Sequence[tuple[str, str | None]]) -> None:
         """For each (turn_key, content_hash): delete the turn's rows of other contents; of all contents for None."""
+        if not current:
+            return
         wanted = dict(current)
         columns = [KEY, "turn_key", "content_hash"]
 
