@@ -12,6 +12,7 @@ from types import FrameType
 
 from producers.errors import NotReady
 from producers.events import TurnEvent
+from producers.logs import configure_logging
 from producers.settings import Settings
 from producers.stream import EventStream
 from producers.terminal import Terminal
@@ -29,6 +30,8 @@ POLL = 0.2
 @contextmanager
 def scratch_settings(settings: Settings, keep: Path | None) -> Iterator[Settings]:
     """The settings on a fresh data dir with an embedded Redis; the folder goes at the end unless it is `keep`."""
+    if "log_level" not in settings.model_fields_set:
+        configure_logging("warning")  # a person watches; the children keep logs of their own
     own = {"redis_url": None, "catalog_url": None, "vectors_uri": None}
     if keep is not None:
         if keep.is_dir() and any(keep.iterdir()):
