@@ -10,10 +10,11 @@ from typing import Any, BinaryIO
 
 import click
 from rich.table import Table
+from rich.text import Text
 
-from producers.errors import InvalidEvent, RetryableError
+from producers.errors import InvalidEvent, RetryableError, UsageError
 from producers.events import TurnEvent, parse_event
-from producers.settings import ENV_PREFIX, LANES, Lane, Settings
+from producers.settings import ENV_PREFIX, LANES, Lane, Settings, shown
 from producers.stream import EventStream
 from producers.terminal import CANNOT_RUN, DONE, IN_PART, Terminal, command, examples
 
@@ -123,20 +124,24 @@ def _say(terminal: Terminal, report: PushReport, failure: RetryableError | None)
         terminal.emit(result)
     else:
         for error in report.errors:
-            terminal.err.print(f"line {error['line']}: {error['reason']}", markup=False, highlight=False)
+            terminal.note(f"line {error['line']}: {error['reason']}")
         if report.rejected > len(report.errors):
-            terminal.err.print(f"… and {report.rejected - len(report.errors):,} more lines were rejected")
-        terminal.out.print(f"accepted {report.accepted:,}, rejected {report.rejected:,}")
+            terminal.note(f"… and {report.rejected - len(report.errors):,} more lines were rejected")
+        terminal.say(f"accepted {report.accepted:,}, rejected {report.rejected:,}")
         if failure:
             done = f" Lines up to {report.last_line} were accepted;" if report.accepted else ""
-            terminal.err.print(f"error: {failure}.{done} pushing the whole file again is safe", markup=False)
+            terminal.note(f"error: {failure}.{done} pushing the whole file again is safe")
     if failure:
         return IN_PART if report.accepted else CANNOT_RUN
     return IN_PART if report.rejected else DONE
 
 
 def _opened(file: Path) -> BinaryIO:
-    return sys.stdin.buffer if str(file) == "-" else file.open("rb")
+    if str(file) != "-":
+        return file.open("rb")
+    if sys.stdin is None:
+        raise UsageError("push -: standard input is closed; name a file, or pipe the turns in")
+    return sys.stdin.buffer
 
 
 @command(
@@ -146,14 +151,13 @@ def _opened(file: Path) -> BinaryIO:
 def settings(terminal: Terminal) -> int:
     """List every setting with its value, whether it was set, and what it does."""
     values = terminal.settings.model_dump(mode="json")
-    secrets = {name for name in values if name.endswith("api_key") and values[name]}
-    shown = {name: "(set)" if name in secrets else value for name, value in values.items()}
+    visible = {name: shown(name, value) for name, value in values.items()}
     if terminal.json:
-        terminal.emit(shown)
+        terminal.emit(visible)
         return DONE
     table = Table("setting", "value", "what it does", caption=f"set by {ENV_PREFIX}NAME or in the --config file")
     for name, info in Settings.model_fields.items():
         given = name in terminal.settings.model_fields_set
-        table.add_row(f"[bold]{name}[/]" if given else name, str(shown[name]), info.description or "")
+        table.add_row(Text(name, style="bold" if given else ""), str(visible[name]), info.description or "")
     terminal.out.print(table)
     return DONE

@@ -11,7 +11,7 @@ from redis.exceptions import BusyLoadingError
 from redis.retry import Retry
 
 from producers.errors import SettingsError, StreamFull, StreamUnavailable
-from producers.settings import Settings
+from producers.settings import Settings, without_password
 
 FIRST_WAIT = 0.05
 LONGEST_WAIT = 2.0
@@ -62,8 +62,7 @@ def mapped_errors(settings: Settings) -> Iterator[None]:
 
 def safe_location(settings: Settings) -> str:
     """The address without its password, fit for a message."""
-    scheme, _, rest = settings.redis_location.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"
+    return without_password(settings.redis_url or f"unix://{settings.redis_socket}")
 
 
 def _first_line(error: Exception) -> str:

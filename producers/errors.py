@@ -34,6 +34,11 @@ class SettingsError(UsageError):
 class InvalidEvent(UsageError):
     """A turn event breaks a limit."""
 
+    def __init__(self, message: str, *, without_values: str | None = None) -> None:
+        super().__init__(message)
+        self.without_values = without_values or message
+        """The message for logs and dead letters, which never hold what a turn says."""
+
 
 class RetryableError(ScopeRecallError):
     """The same call may succeed later."""

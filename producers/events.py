@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -23,6 +23,8 @@ Role = Literal["user", "assistant", "system", "tool"]
 MAX_ID_CHARS = 256
 MAX_TAGS = 64
 MAX_TURN_INDEX = 2**63 - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -75,6 +77,16 @@ class TurnEvent(BaseModel):
             _refuse_control(tag)
         return tuple(dict.fromkeys(value))
 
+    @field_validator("created_at")
+    @classmethod
+    def _within_the_calendar(cls, value: datetime | None) -> datetime | None:
+        if value is not None:
+            try:
+                value.astimezone(UTC)
+            except OverflowError:
+                raise ValueError("lies outside the years 1 to 9999 in UTC") from None
+        return value
+
     @field_validator("content")
     @classmethod
     def _clean_content(cls, value: str) -> str:
@@ -112,7 +124,7 @@ def parse_event(data: bytes | str | dict[str, Any], settings: Settings) -> TurnE
     try:
         event = TurnEvent.model_validate(data) if isinstance(data, dict) else TurnEvent.model_validate_json(data)
     except ValidationError as error:
-        raise InvalidEvent(_explain(error, data)) from None
+        raise InvalidEvent(_explain(error, data), without_values=_explain(error, data, values=False)) from None
     except ValueError as error:  # a lone surrogate in the JSON text itself
         raise InvalidEvent(f"not valid UTF-8: {error}") from None
     _check_sizes(event, settings)
@@ -130,6 +142,8 @@ def _check_sizes(event: TurnEvent, settings: Settings) -> None:
         size = len(json.dumps(event.metadata, ensure_ascii=False, allow_nan=False).encode())
     except (TypeError, ValueError) as error:
         raise InvalidEvent(f"metadata: not JSON in UTF-8: {error}") from None
+    except RecursionError:
+        raise InvalidEvent("metadata: nested too deeply to be kept; flatten it") from None
     if size > settings.max_metadata_bytes:
         raise InvalidEvent(
             f"metadata: {size:,} bytes of JSON, over the limit of {settings.max_metadata_bytes:,}; "
@@ -137,24 +151,28 @@ def _check_sizes(event: TurnEvent, settings: Settings) -> None:
         )
 
 
-def _explain(error: ValidationError, data: object) -> str:
-    """One line a problem: field, what is wrong, the value shortened."""
+def _explain(error: ValidationError, data: object, *, values: bool = True) -> str:
+    """One line a problem: field, what is wrong, and the value shortened unless it must not be shown."""
+
+    def got(value: object) -> str:
+        return f", got {_shorten(value)}" if values else ""
+
     problems = []
     for item in error.errors(include_url=False):
         field = ".".join(str(part) for part in item["loc"])
         if item["type"] == "json_invalid":
             problems.append(_json_problem(str(item["ctx"]["error"]), data))
         elif item["type"] == "model_type":
-            problems.append(f"not a JSON object: {_shorten(item['input'])}")
+            problems.append(f"not a JSON object{got(item['input'])}")
         elif item["type"] == "extra_forbidden":
             problems.append(f"{field}: unknown field; the fields are {', '.join(TurnEvent.model_fields)}")
         elif item["type"] == "missing":
             problems.append(f"{field}: missing")
         elif item["type"] == "timezone_aware":
-            problems.append(f"{field}: {_shorten(item['input'])} has no time zone; add an offset, such as Z or +08:00")
+            problems.append(f"{field}: has no time zone{got(item['input'])}; add an offset, such as Z or +08:00")
         else:
             message = item["msg"].removeprefix("Value error, ")
-            problems.append(f"{field}: {message[0].lower()}{message[1:]}, got {_shorten(item['input'])}")
+            problems.append(f"{field}: {message[0].lower()}{message[1:]}{got(item['input'])}")
     return "; ".join(problems)
 
 
@@ -163,7 +181,7 @@ def _json_problem(reason: str, data: object) -> str:
     if isinstance(data, (bytes, str)) and "hex escape" in reason:
         try:
             parsed = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             parsed = None
         fields = parsed.items() if isinstance(parsed, dict) else ()
         for name, value in fields:
@@ -191,4 +209,9 @@ def utc_microseconds(moment: datetime | None) -> int | None:
     """Microseconds since 1970 in UTC, the form both stores keep; None stays None."""
     if moment is None:
         return None
-    return round(moment.timestamp() * 1_000_000)
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_utc_microseconds(value: int | None) -> datetime | None:
+    """The moment in UTC that `utc_microseconds` made `value` of."""
+    return None if value is None else _EPOCH + value * _MICROSECOND

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import logging
 import sys
+import traceback
+from pathlib import Path
 from typing import Any
 
 import structlog
+
+TRACED_FRAMES = 6
+"""Enough to find the line, short enough for one."""
 
 
 def configure_logging(level: str) -> None:
@@ -52,3 +57,9 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     """A logger whose first positional argument is an event name in snake_case."""
     logger: structlog.stdlib.BoundLogger = structlog.get_logger(name)
     return logger
+
+
+def where(error: BaseException) -> str:
+    """Where an exception came from, innermost last; without its message, which may hold what a turn says."""
+    frames = traceback.extract_tb(error.__traceback__)[-TRACED_FRAMES:]
+    return " > ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import difflib
 import hashlib
 import os
+import re
 import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -22,6 +24,9 @@ from producers.errors import SettingsError
 ENV_PREFIX = "SCOPE_RECALL_"
 SOCKET_PATH_LIMIT = 100
 """Bytes; Linux allows 107 and macOS 103 in a Unix socket's path."""
+
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_./+,@~-]+")
+"""Redis lists its clients with the socket's path, and client libraries cut that list at spaces and equals signs."""
 
 Lane = Literal["live", "backfill"]
 LANES: tuple[Lane, ...] = ("live", "backfill")
@@ -109,9 +114,9 @@ class Settings(BaseSettings):
         return value
 
     @property
-    def catalog_location(self) -> str:
-        """SQLAlchemy URL of the catalog."""
-        return self.catalog_url or f"sqlite:///{self.data_dir / 'catalog.db'}"
+    def catalog_location(self) -> str | Path:
+        """SQLAlchemy URL of the catalog, or the path of its SQLite file."""
+        return self.catalog_url or self.data_dir / "catalog.db"
 
     @property
     def vectors_location(self) -> str:
@@ -120,9 +125,9 @@ class Settings(BaseSettings):
 
     @property
     def redis_socket(self) -> Path:
-        """Unix socket of the embedded Redis: in the data dir, or in a short private folder if that path is too long."""
+        """Unix socket of the embedded Redis: in the data dir, or in a private folder if that path will not do."""
         inside = self.data_dir / "redis.sock"
-        if len(os.fsencode(inside)) <= SOCKET_PATH_LIMIT:
+        if len(os.fsencode(inside)) <= SOCKET_PATH_LIMIT and _PLAIN_PATH.fullmatch(str(inside)):
             return inside
         digest = hashlib.sha256(os.fsencode(self.data_dir)).hexdigest()[:16]
         return Path(tempfile.gettempdir()) / f"scope-recall-{os.getuid()}-{digest}" / "redis.sock"
@@ -130,7 +135,7 @@ class Settings(BaseSettings):
     @property
     def redis_location(self) -> str:
         """URL every client of Redis uses."""
-        return self.redis_url or f"unix://{self.redis_socket}"
+        return self.redis_url or f"unix://{quote(str(self.redis_socket))}"
 
     def as_environment(self) -> dict[str, str]:
         """The settings that were given, as environment variables for a child process."""
@@ -163,9 +168,22 @@ def load_settings(config: Path | None = None, **overrides: Any) -> Settings:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         raise SettingsError(
-            f"setting {name} = {first['input']!r}: {first['msg']}. "
+            f"setting {name} = {shown(name, first['input'])!r}: {first['msg']}. "
             f"Set it by a command's option, by {ENV_PREFIX}{name.upper()}, or in the --config file."
         ) from None
+
+
+def shown(name: str, value: Any) -> Any:
+    """A setting's value as people and programs may see it: without a key, and without the password of a URL."""
+    if value and name.endswith("api_key"):
+        return "(set)"
+    return without_password(value) if name.endswith(("_url", "_uri")) and isinstance(value, str) else value
+
+
+def without_password(url: str) -> str:
+    """`url` with *** for the password, in front of the host or among the options."""
+    url = re.sub(r"(://[^/@:]*):[^/]*@", r"\1:***@", url)
+    return re.sub(r"([?&](?:password|token|secret|key)=)[^&]*", r"\1***", url, flags=re.IGNORECASE)
 
 
 def _read_config(path: Path) -> dict[str, Any]:

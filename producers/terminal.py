@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +25,12 @@ from producers.errors import ScopeRecallError
 from producers.logs import configure_logging
 from producers.settings import Settings, load_settings
 
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""C0 and C1 control characters but tab and line feed."""
 DONE = 0
 IN_PART = 1
 CANNOT_RUN = 2
+OUR_PACKAGES = ("producers", "workers", "query")
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -40,6 +46,14 @@ class Terminal:
     def emit(self, result: dict[str, Any]) -> None:
         """Print one JSON object on one line."""
         click.echo(json.dumps(result, ensure_ascii=False, default=str))
+
+    def say(self, text: str, style: str = "") -> None:
+        """One line of the result for people; never wrapped, so that a path in it can be copied."""
+        self.out.print(text, style=style, soft_wrap=True)
+
+    def note(self, text: str, style: str = "") -> None:
+        """One line beside the result: a warning, an error, what goes on."""
+        self.err.print(text, style=style, soft_wrap=True)
 
     def progress(self, *, transient: bool = True) -> Progress:
         """A progress bar on standard error; silent when that is not a terminal."""
@@ -64,12 +78,19 @@ def command(**attributes: Any) -> Callable[[Callable[..., int | None]], click.Co
             config: Path | None, data_dir: Path | None, redis_url: str | None, as_json: bool, **options: Any
         ) -> None:
             overrides = {name: options.pop(name) for name in list(options) if name in Settings.model_fields}
-            with errors_as_exit_codes(as_json=as_json):
+            try:
                 settings = load_settings(config, data_dir=data_dir, redis_url=redis_url, **overrides)
                 configure_logging(settings.log_level)
-                terminal = Terminal(settings, as_json, Console(), Console(stderr=True))
-                code = function(terminal, **options)
-            sys.exit(code or DONE)
+                # Content is shown as it is: no markup, no emoji codes, nothing coloured by guess.
+                out = Console(markup=False, emoji=False, highlight=False)
+                err = Console(markup=False, emoji=False, highlight=False, stderr=True)
+                terminal = Terminal(settings, as_json, out, err)
+                code = function(terminal, **options) or DONE
+                if sys.stdout is not None:
+                    sys.stdout.flush()  # a full disk shows here, not after the exit code is decided
+            except (ScopeRecallError, ModuleNotFoundError, OSError, KeyboardInterrupt) as error:
+                code = _exit_code_of(error, as_json=as_json)
+            sys.exit(code)
 
         decorated: Callable[..., Any] = run
         for option in reversed(_common_options()):
@@ -85,28 +106,44 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-class errors_as_exit_codes:  # noqa: N801  # reads as what it does, like contextlib's own
-    """Context manager: the project's errors, a broken pipe and Ctrl-C become a message and an exit code."""
+def plain(text: str) -> str:
+    """Text of others, fit for a terminal: what could move its cursor or change its colours becomes visible instead."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
-    def __init__(self, *, as_json: bool) -> None:
-        self._as_json = as_json
 
-    def __enter__(self) -> None:
+def missing_extra(error: ModuleNotFoundError) -> str | None:
+    """What to install when a package of an extra is missing; None when the module is one of ours."""
+    package = (error.name or "").partition(".")[0]
+    if package in OUR_PACKAGES:
         return None
+    return f"this command needs the package {package}: pip install 'scope-recall-hermes[embedded]'"
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ScopeRecallError):
-            if self._as_json:
-                click.echo(json.dumps({"error": str(error), "type": type(error).__name__}, ensure_ascii=False))
-            else:
-                click.echo(f"error: {error}", err=True)
-            sys.exit(CANNOT_RUN)
-        if isinstance(error, BrokenPipeError):
-            sys.stderr.close()  # the reader has gone; nothing more can be said to it
-            sys.exit(IN_PART)
-        if isinstance(error, KeyboardInterrupt):
-            click.echo("interrupted", err=True)
-            sys.exit(IN_PART)
+
+def _exit_code_of(error: BaseException, *, as_json: bool) -> int:
+    """Say what went wrong in one line, and return the exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return IN_PART
+    if isinstance(error, BrokenPipeError):
+        # The reader has gone; what is left in the buffer must not fail once more at the interpreter's exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return IN_PART
+    if isinstance(error, ModuleNotFoundError):
+        message = missing_extra(error)
+        if message is None:
+            raise error
+    elif isinstance(error, OSError):
+        message = f"{error.filename or 'output'}: {error.strerror or error}"
+    else:
+        message = str(error)
+    if as_json and not isinstance(error, OSError):
+        click.echo(json.dumps({"error": message, "type": type(error).__name__}, ensure_ascii=False))
+    else:
+        click.echo(f"error: {message}", err=True)
+    if isinstance(error, OSError) and sys.stdout is not None:
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return CANNOT_RUN
 
 
 def _common_options() -> list[Callable[[Callable[..., Any]], Callable[..., Any]]]:

@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 import click
 
-from producers.terminal import CANNOT_RUN
+from producers.terminal import CANNOT_RUN, missing_extra
 
 _SUBCOMMANDS = {
     "up": ("workers.commands.up", "Run the whole system in one process tree."),
@@ -27,7 +27,6 @@ _SUBCOMMANDS = {
     "serve": ("query.commands.serve", "Run the query service: recall over HTTP."),
 }
 """Command name → module that holds it and its line in `--help`."""
-_EXTRAS = {"workers": "workers", "query": "query"}
 
 
 class MissingExtra(click.ClickException):
@@ -49,12 +48,10 @@ class LazyGroup(click.Group):
         try:
             found = getattr(importlib.import_module(module), "eval_" if cmd_name == "eval" else cmd_name)
         except ModuleNotFoundError as error:
-            extra = _EXTRAS.get(module.partition(".")[0])
-            if extra is None:
+            message = missing_extra(error)
+            if message is None:
                 raise
-            raise MissingExtra(
-                f"`{cmd_name}` needs the package {error.name}: pip install 'scope-recall-hermes[{extra}]'"
-            ) from None
+            raise MissingExtra(message) from None
         assert isinstance(found, click.Command)
         return found
 

@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from producers.errors import NotReady, ScopeRecallError, UsageError
+from producers.events import from_utc_microseconds
 from producers.scripts import foreign_scripts
 from producers.settings import Settings
 from query.candidates import CandidateSearch, Pool
@@ -217,7 +218,6 @@ def rank_turns(pool: Pool, wide: int) -> list[Fused]:
 def hit_of(chunk: StoredChunk, ranked: Fused, *, explain: bool) -> Hit:
     """A hit from a hydrated chunk and its place in the ranking."""
     turn = chunk.turn
-    said = turn.created_at_us
     return Hit(
         tenant=turn.tenant,
         session_id=turn.session_id,
@@ -228,7 +228,7 @@ def hit_of(chunk: StoredChunk, ranked: Fused, *, explain: bool) -> Hit:
         source=turn.source,
         tags=turn.tags,
         metadata=chunk.metadata,
-        created_at=datetime.fromtimestamp(said / 1_000_000, UTC) if said is not None else None,
+        created_at=from_utc_microseconds(turn.created_at_us),
         content=chunk.text,
         span=(chunk.start, chunk.end),
         chunk_index=chunk.chunk_index,

@@ -48,9 +48,7 @@ def running_system(terminal: Terminal, settings: Settings) -> Iterator[Superviso
 
     def say(event: ChildEvent) -> None:
         if event.what != "started":
-            terminal.err.print(
-                f"  {event.name}: {event.what} {event.detail}", style="dim", markup=False, highlight=False
-            )
+            terminal.note(f"  {event.name}: {event.what} {event.detail}", style="dim")
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -15,7 +15,7 @@ from rq.timeouts import BaseTimeoutException
 from producers.connection import TRANSIENT
 from producers.errors import InvalidEvent, ModelError, NotReady, PoisonError, RetryableError
 from producers.events import parse_event
-from producers.logs import get_logger
+from producers.logs import get_logger, where
 from producers.settings import Lane, Settings
 from workers.ingest import Arrival, Pipeline
 from workers.lease import Lease
@@ -87,7 +87,7 @@ class BatchJob:
                 event = parse_event(entry.payload, self._settings)
             except InvalidEvent as error:
                 # The producer checks as well; this is an entry from another program, version or limit.
-                self._bury(entry, f"not a valid turn event: {error}")
+                self._bury(entry, f"not a valid turn event: {error.without_values}")
             else:
                 arrivals.append((entry, Arrival(event, entry.order)))
         return arrivals
@@ -134,7 +134,7 @@ class BatchJob:
             self._bury(entry, reason)
             return
         # Not known to be the entry's fault: it stays pending and is delivered again, alone, up to the limit.
-        log.exception("entry_failed", lane=self._ledger.lane, entry=entry.id, error_type=reason)
+        log.error("entry_failed", lane=self._ledger.lane, entry=entry.id, error_type=reason, at=where(error))
         self._ledger.record_failure(entry.id, f"{reason} in the worker (see its log) on delivery {self._delivery}")
 
     def _bury(self, entry: Entry, reason: str) -> None:

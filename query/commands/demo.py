@@ -54,25 +54,25 @@ def demo(terminal: Terminal, keep: Path | None) -> int:
     stages: dict[str, float] = {}
     with scratch_settings(terminal.settings, keep) as settings:
         events = [parse_event(line, settings) for line in _lines("turns.jsonl")]
-        _say(terminal, f"[bold]1. Start[/]: Redis, intake, worker, maintenance, scheduler in {settings.data_dir}")
+        _say(terminal, f"1. Start: Redis, intake, worker, maintenance, scheduler in {settings.data_dir}")
         started = time.monotonic()
         with running_system(terminal, settings) as supervisor:
             stages["start"] = time.monotonic() - started
             tenants = sorted({event.tenant for event in events})
-            _say(terminal, f"[bold]2. Push[/]: {len(events)} turns of {len(tenants)} tenants ({', '.join(tenants)})")
+            _say(terminal, f"2. Push: {len(events)} turns of {len(tenants)} tenants ({', '.join(tenants)})")
             started = time.monotonic()
             push_and_drain(terminal, settings, supervisor, events, DRAIN_TIMEOUT)
             stages["push to recallable"] = time.monotonic() - started
             status = gather_status(settings)
             _say(terminal, f"   {status['catalog']['turns']} turns, {status['catalog']['chunks']} chunks stored")
-            _say(terminal, "[bold]3. Recall[/]: each question within its tenant")
+            _say(terminal, "3. Recall: each question within its tenant")
             asked = _ask_all(settings, stages)
         _show(terminal, asked, events, stages, status["advice"])
     found = all(one.rank is not None and one.rank <= GOOD_RANK for one in asked)
     if terminal.json:
         terminal.emit(_as_json(asked, status, stages, ok=found))
     elif not found:
-        terminal.err.print("error: the answer to a question was not among the first hits", style="red")
+        terminal.note("error: the answer to a question was not among the first hits", style="red")
     return DONE if found else IN_PART
 
 
@@ -82,7 +82,7 @@ def _lines(name: str) -> list[bytes]:
 
 def _say(terminal: Terminal, text: str) -> None:
     if not terminal.json:
-        terminal.out.print(text, highlight=False)
+        terminal.say(text)
 
 
 def _ask_all(settings: Settings, stages: dict[str, float]) -> list[Asked]:
@@ -127,7 +127,7 @@ def _show(
         times.add_row(f"  recall: {name}", f"{milliseconds / 1000:.3f}")
     terminal.out.print(times)
     for line in dict.fromkeys([line for one in asked for line in one.answer.degraded] + advice):
-        terminal.out.print(Text(f"note: {line}", style="yellow"))
+        terminal.say(f"note: {line}", style="yellow")
 
 
 def _as_json(asked: list[Asked], status: dict[str, Any], stages: dict[str, float], *, ok: bool) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def eval_(terminal: Terminal, turns: Path, queries: Path, out: Path | None, keep
     if out is not None and not out.absolute().parent.is_dir():
         raise UsageError(f"--out {out}: no folder {out.absolute().parent}")
     with scratch_settings(terminal.settings, keep) as settings:
-        terminal.err.print(f"ingesting {len(labelled.events):,} turns with {settings.embedder}", style="dim")
+        terminal.note(f"ingesting {len(labelled.events):,} turns with {settings.embedder}", style="dim")
         with running_system(terminal, settings) as supervisor:
             push_and_drain(terminal, settings, supervisor, labelled.events, DRAIN_TIMEOUT)
             status = gather_status(settings)
@@ -114,6 +114,6 @@ def _report(terminal: Terminal, evaluation: Evaluation, answers: list[Answer], s
             f"{status['catalog']['chunks']:,} chunks; {statistics.median(totals):.0f} ms a question (median)"
         )
     for line, count in degraded.most_common():
-        terminal.out.print(f"degraded, {count} questions: {line}", style="yellow", markup=False, highlight=False)
+        terminal.say(f"degraded, {count} questions: {line}", style="yellow")
     for line in status["advice"]:
-        terminal.out.print(f"advice: {line}", style="yellow", markup=False, highlight=False)
+        terminal.say(f"advice: {line}", style="yellow")

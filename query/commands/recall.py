@@ -13,7 +13,7 @@ from rich.table import Table
 
 from producers.errors import UsageError
 from producers.events import Role
-from producers.terminal import DONE, Terminal, command, examples
+from producers.terminal import DONE, Terminal, command, examples, plain
 from query.recall import Answer, Question, Recaller
 from workers.stores.scope import Scope
 
@@ -130,13 +130,13 @@ def read_questions(path: Path) -> Iterator[tuple[str, str, Scope]]:
 def show(terminal: Terminal, answer: Answer) -> None:
     """The answer for people."""
     if not answer.hits:
-        terminal.out.print("nothing found in this scope")
+        terminal.say("nothing found in this scope")
     table = Table("", "score", "said by", "when", "where", "what")
     table.columns[-1].overflow = "fold"  # Chinese has no spaces to break at, and would be cut off
     for number, hit in enumerate(answer.hits, 1):
         when = hit.created_at.strftime("%Y-%m-%d %H:%M") if hit.created_at else ""
-        where = f"{hit.session_id} turn {hit.turn_index}"
-        table.add_row(str(number), f"{hit.score:.3f}", hit.speaker or hit.role, when, where, hit.content)
+        where = plain(f"{hit.session_id} turn {hit.turn_index}")
+        table.add_row(str(number), f"{hit.score:.3f}", plain(hit.speaker or hit.role), when, where, plain(hit.content))
         if hit.explain:
             parts = ", ".join(
                 f"{name} {_number(part['raw'])} → {part['scaled']:.2f}" for name, part in hit.explain.items()
@@ -146,9 +146,9 @@ def show(terminal: Terminal, answer: Answer) -> None:
         terminal.out.print(table)
     used = f"embedder {answer.embedder}, reranker {answer.reranker or 'none'}"
     stages = ", ".join(f"{name} {value:.0f} ms" for name, value in answer.timings_ms.items())
-    terminal.out.print(f"{used}; {stages}", style="dim", highlight=False)
+    terminal.say(f"{used}; {stages}", style="dim")
     for line in answer.degraded:
-        terminal.err.print(f"degraded: {line}", style="yellow", markup=False, highlight=False)
+        terminal.note(f"degraded: {line}", style="yellow")
 
 
 def _number(value: float | None) -> str:

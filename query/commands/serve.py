@@ -26,7 +26,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
-        self._terminal.err.print(f"serving on {self._url}", markup=False, highlight=False, soft_wrap=True)
+        self._terminal.note(f"serving on {self._url}")
         if self._terminal.json:
             self._terminal.emit({"url": self._url})
 

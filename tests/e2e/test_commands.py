@@ -41,7 +41,7 @@ def test_good_lines_are_stored_and_each_bad_one_is_reported_with_its_line(runnin
         2: "invalid JSON",
         3: "role: missing",
         4: "content: 2,097,152 bytes, over the limit of 1,048,576",
-        5: "created_at: '2026-01-31T09:00:00' has no time zone",
+        5: "created_at: has no time zone, got '2026-01-31T09:00:00'",
         6: "content: holds a lone surrogate",
         7: "colour: unknown field",
         8: "content: string should have at least 1 character",

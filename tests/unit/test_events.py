@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producers.errors import InvalidEvent
-from producers.events import Identity, TurnEvent, parse_event, utc_microseconds
+from producers.events import Identity, TurnEvent, from_utc_microseconds, parse_event, utc_microseconds
 from producers.settings import Settings
 
 SETTINGS = Settings()
@@ -42,7 +42,12 @@ def test_a_minimal_event_gets_the_documented_defaults() -> None:
         ({"content": " \n\t"}, "content: is blank"),
         ({"content": "a\x00b"}, "content: holds a NUL character at position 1"),
         ({"metadata": {"k": "v" * 20_000}}, "metadata: 20,009 bytes of JSON, over the limit of 16,384"),
-        ({"created_at": "2026-01-31T09:00:00"}, "created_at: '2026-01-31T09:00:00' has no time zone"),
+        (
+            {"created_at": "2026-01-31T09:00:00"},
+            "created_at: has no time zone, got '2026-01-31T09:00:00'; add",
+        ),
+        ({"created_at": "9999-12-31T23:59:59-14:00"}, "created_at: lies outside the years 1 to 9999 in UTC"),
+        ({"created_at": "0001-01-01T00:00:00+14:00"}, "created_at: lies outside the years 1 to 9999 in UTC"),
         ({"created_at": "yesterday"}, "created_at: input should be a valid datetime"),
         ({"turn_index": -1}, "turn_index: input should be greater than or equal to 0, got -1"),
         ({"turn_index": "7"}, "turn_index: input should be a valid integer, got '7'"),
@@ -93,6 +98,27 @@ def test_metadata_that_is_not_json_is_refused_from_python_too(metadata: dict[str
         parse_event(GOOD | {"metadata": metadata}, SETTINGS)
 
 
+def test_what_a_log_may_show_holds_no_value() -> None:
+    for changes in ({"role": "my secret"}, {"content": 5, "session_id": ["my secret"]}, {"created_at": "my secret"}):
+        with pytest.raises(InvalidEvent) as caught:
+            parse(**changes)
+        assert "my secret" not in caught.value.without_values
+        assert next(iter(changes)) in caught.value.without_values
+
+
+@pytest.mark.parametrize("depth", [500, 50_000])
+def test_deep_nesting_is_refused_and_never_a_recursion_error(depth: int) -> None:
+    deep = b"[" * depth + b"]" * depth
+    surrogate = b'{"a":"\\ud800' + deep
+    for data in (
+        deep,
+        surrogate,
+        b'{"session_id":"s","turn_index":0,"role":"user","content":"x","metadata":{"x":' + deep + b"}}",
+    ):
+        with pytest.raises(InvalidEvent):
+            parse_event(data, SETTINGS)
+
+
 def test_several_problems_are_all_named() -> None:
     with pytest.raises(InvalidEvent) as caught:
         parse(turn_index=-1, role="robot")
@@ -137,3 +163,12 @@ def test_times_are_kept_as_utc_microseconds() -> None:
     moment = datetime(2026, 1, 31, 17, 0, 0, 123456, timezone(timedelta(hours=8)))
     assert utc_microseconds(moment) == 1_769_850_000_123_456
     assert utc_microseconds(None) is None
+
+
+OFFSETS = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+
+
+@given(st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31), timezones=OFFSETS))  # noqa: DTZ001  # the offset is added
+def test_no_time_is_changed_by_being_kept(moment: datetime) -> None:
+    kept = from_utc_microseconds(utc_microseconds(moment))
+    assert kept == moment

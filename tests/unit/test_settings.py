@@ -62,6 +62,8 @@ def test_a_missing_config_file_is_named(tmp_path: Path) -> None:
 def test_the_socket_moves_to_a_short_folder_when_the_data_dir_is_deep(tmp_path: Path) -> None:
     shallow = load_settings(data_dir=Path("/data"))
     deep = load_settings(data_dir=tmp_path / ("d" * 120))
+    odd = load_settings(data_dir=Path("/da ta=x"))
+    assert odd.redis_socket.parent != odd.data_dir
     assert shallow.redis_socket == Path("/data/redis.sock")
     assert len(str(deep.redis_socket)) <= SOCKET_PATH_LIMIT
     assert deep.redis_socket != load_settings(data_dir=tmp_path / ("e" * 120)).redis_socket

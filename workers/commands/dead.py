@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 import click
-from rich.table import Table
+from rich.table import Column, Table
 
 from producers.connection import connect, mapped_errors
 from producers.errors import UsageError
@@ -31,7 +31,7 @@ def list_(terminal: Terminal, limit: int) -> int:
         for letter in shown:
             terminal.emit(asdict(letter))
         return DONE
-    table = Table("id", "tenant", "session", "turn", "reason", "deliveries", "accepted", "died")
+    table = Table(Column("id", no_wrap=True), "tenant", "session", "turn", "reason", "deliveries", "accepted", "died")
     for letter in shown:
         table.add_row(
             letter.id,
@@ -44,7 +44,7 @@ def list_(terminal: Terminal, limit: int) -> int:
             _moment(letter.died_ms),
         )
     terminal.out.print(table)
-    terminal.out.print(f"{len(shown)} of {total} dead letters")
+    terminal.say(f"{len(shown)} of {total} dead letters")
     return DONE
 
 
@@ -82,7 +82,7 @@ def _act(terminal: Terminal, verb: str, ids: tuple[str, ...], everything: bool) 
     if terminal.json:
         terminal.emit({done: count, "left": left})
     else:
-        terminal.out.print(f"{done} {count}, {left} left")
+        terminal.say(f"{done} {count}, {left} left")
     return DONE
 
 

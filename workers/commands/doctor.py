@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from rich.table import Table
+from rich.text import Text
 
 from producers.errors import ScopeRecallError
 from producers.settings import Settings
 from producers.terminal import DONE, IN_PART, Terminal, command, examples
 from workers.health import Check, checks
 
-MARKS = {True: "[green]ok[/]", False: "[red]fails[/]", None: "[yellow]warning[/]"}
+MARKS = {True: Text("ok", "green"), False: Text("fails", "red"), None: Text("warning", "yellow")}
 
 
 @command(short_help="Check the installation and say what to change.", epilog=examples("scope-recall doctor"))

@@ -32,15 +32,14 @@ def drain(terminal: Terminal, timeout: float) -> int:
     if terminal.json:
         terminal.emit(result)
     elif progress.waiting:
-        terminal.err.print(
+        terminal.note(
             f"error: {progress.waiting:,} turns still wait after {timeout:g} s; `scope-recall status` says what holds "
             "them up. They are safe, and drain can be called again",
-            markup=False,
         )
     else:
-        terminal.out.print(f"drained in {result['seconds']} s: {progress.turns:,} turns can be recalled")
+        terminal.say(f"drained in {result['seconds']} s: {progress.turns:,} turns can be recalled")
     if progress.dead and not terminal.json:
-        terminal.err.print(f"{progress.dead} dead letters could not be stored: see `scope-recall dead list`")
+        terminal.note(f"{progress.dead} dead letters could not be stored: see `scope-recall dead list`")
     return IN_PART if progress.waiting or progress.dead else DONE
 
 

@@ -70,8 +70,8 @@ def _stores(found: dict[str, Any]) -> RenderableType:
     table = Table("store", "figure", "value", title="what is stored")
     for name in ("turns", "chunks", "pending"):
         table.add_row("catalog", name, f"{found['catalog'][name]:,}")
-    for name, value in found["vectors"].items():
-        table.add_row("vectors", name.replace("_", " "), f"{value:,}")
+    for name in ("rows", "unindexed_rows", "fragments", "size_bytes"):
+        table.add_row("vectors", name.replace("_", " "), f"{found['vectors'][name]:,}")
     for space in found["spaces"]:
         shape = f"{space['dimension']} dimensions, chunks of {space['chunk_tokens']} tokens"
         table.add_row("space", space["embedder"], shape)

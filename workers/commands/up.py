@@ -30,12 +30,12 @@ def up(terminal: Terminal) -> int:
         if terminal.json:
             terminal.emit({"process": event.name, "event": event.what, "detail": event.detail})
         else:
-            terminal.err.print(f"{event.name}: {event.what} {event.detail}", markup=False, highlight=False)
+            terminal.note(f"{event.name}: {event.what} {event.detail}")
 
     share_cores(settings.workers)
     supervisor = Supervisor(settings, default_specs(settings), on_event=say)
     if not terminal.json:
-        terminal.err.print(f"data dir {settings.data_dir}, redis {safe_location(settings)}; Ctrl-C stops", markup=False)
+        terminal.note(f"data dir {settings.data_dir}, redis {safe_location(settings)}; Ctrl-C stops")
     supervisor.run()
     return DONE
 

@@ -10,13 +10,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, RowMapping
 
 from producers.errors import ModelError
-from workers.stores.engine import mapped_errors, open_engine, write_transaction
+from workers.stores.engine import mapped_errors, open_engine, shown_url, write_transaction
 from workers.stores.scope import Scope, ScopedTurn, in_scope
 from workers.stores.space import Space
 from workers.stores.tables import PENDING, chunks, spaces, turns
@@ -69,12 +70,12 @@ class Catalog:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._where = engine.url.render_as_string()
+        self._where = shown_url(engine.url)
 
     @classmethod
-    def open(cls, url: str, *, create: bool = False) -> Catalog:
+    def open(cls, location: str | Path, *, create: bool = False) -> Catalog:
         """Open it; with `create`, make or migrate it first. Errors as `open_engine`."""
-        return cls(open_engine(url, create=create))
+        return cls(open_engine(location, create=create))
 
     def close(self) -> None:
         self._engine.dispose()
@@ -124,14 +125,6 @@ class Catalog:
                 turns=_count(connection, sa.select(sa.func.count()).select_from(turns)),
                 chunks=_count(connection, sa.select(sa.func.count()).select_from(chunks)),
                 pending=_count(connection, sa.select(sa.func.count()).where(turns.c.state == PENDING)),
-            )
-
-    def tenant_exists(self, tenant: str) -> bool:
-        """Whether anything is stored for this tenant."""
-        with self._reading() as connection:
-            return (
-                connection.execute(sa.select(turns.c.turn_key).where(turns.c.tenant == tenant).limit(1)).first()
-                is not None
             )
 
     def recent_contents(self, limit: int) -> list[str]:

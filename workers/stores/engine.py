@@ -11,10 +11,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.engine.url import make_url
+from sqlalchemy.engine.url import URL, make_url
 
 from producers.errors import NotReady, SettingsError, StoreUnavailable
+from producers.settings import without_password
 
+BACKENDS = ("sqlite", "postgresql")
 HEAD = "0001"
 """The schema revision this code reads and writes; the newest file in migrations/versions."""
 BUSY_TIMEOUT_MS = 30_000
@@ -23,13 +25,14 @@ WRITE_LOCK = 0x5C09E
 """PostgreSQL advisory lock that makes catalog writers take turns, as SQLite's own lock does."""
 
 
-def open_engine(url: str, *, create: bool) -> Engine:
-    """Connect and check the schema; with `create`, make or migrate it first.
+def open_engine(location: str | Path, *, create: bool) -> Engine:
+    """Connect and check the schema; with `create`, make or migrate it first. `location`: a URL or a SQLite file.
 
-    Raises `NotReady` when the catalog does not exist or is of another schema version, `StoreUnavailable` when it
-    cannot be reached.
+    Raises `SettingsError` for a URL that is none or of another database, `NotReady` when the catalog does not exist or
+    is of another schema version, `StoreUnavailable` when it cannot be reached.
     """
-    path = sqlite_path(url)
+    url = _url_of(location)
+    path = Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
     if path is not None and not path.exists():
         if not create:
             raise NotReady(
@@ -42,11 +45,11 @@ def open_engine(url: str, *, create: bool) -> Engine:
     try:
         engine = sa.create_engine(url, pool_pre_ping=path is None)
     except (exc.ArgumentError, ImportError) as error:
-        raise SettingsError(f"catalog_url: {error}") from None
+        raise SettingsError(f"setting catalog_url = {shown_url(url)}: {error}") from None
     if path is not None:
         event.listen(engine, "connect", _sqlite_pragmas)
         event.listen(engine, "begin", _sqlite_begin)
-    with mapped_errors(url):
+    with mapped_errors(shown_url(url)):
         if _revision(engine) != HEAD and create:
             _migrate(engine, path)
         found = _revision(engine)
@@ -58,16 +61,30 @@ def open_engine(url: str, *, create: bool) -> Engine:
     return engine
 
 
-def sqlite_path(url: str) -> Path | None:
-    """The file of a SQLite URL; None for another database."""
-    parsed = make_url(url)
-    return Path(parsed.database) if parsed.get_backend_name() == "sqlite" and parsed.database else None
+def shown_url(url: URL) -> str:
+    """A catalog's URL as messages may show it."""
+    return without_password(url.render_as_string())
+
+
+def _url_of(location: str | Path) -> URL:
+    if isinstance(location, Path):
+        return URL.create("sqlite", database=str(location))
+    try:
+        url = make_url(location)
+    except (exc.ArgumentError, ValueError) as error:
+        raise SettingsError(f"setting catalog_url = {without_password(location)!r}: {_first_line(error)}") from None
+    if url.get_backend_name() not in BACKENDS:
+        raise SettingsError(
+            f"setting catalog_url = {shown_url(url)}: the catalog is one of {', '.join(BACKENDS)}, "
+            "such as postgresql+psycopg://user@host/memory"
+        )
+    return url
 
 
 @contextmanager
 def write_transaction(engine: Engine) -> Iterator[Connection]:
     """One writer at a time, from its first read on: what it read cannot change before it commits."""
-    with mapped_errors(engine.url.render_as_string()), engine.connect() as connection:
+    with mapped_errors(shown_url(engine.url)), engine.connect() as connection:
         connection = connection.execution_options(writes=True)
         with connection.begin():
             if engine.dialect.name == "postgresql":
@@ -77,7 +94,7 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def mapped_errors(where: str) -> Iterator[None]:
-    """Map the driver's errors onto ours; the statement and its values never reach a message."""
+    """Map the driver's errors onto ours, naming the catalog; a statement and its values never reach a message."""
     try:
         yield
     except (exc.OperationalError, exc.InterfaceError, exc.TimeoutError) as error:
@@ -90,12 +107,11 @@ def mapped_errors(where: str) -> Iterator[None]:
 
 
 def _unavailable(where: str, error: exc.SQLAlchemyError) -> StoreUnavailable:
-    return StoreUnavailable(f"catalog {make_url(where).render_as_string()}: {_reason(error)}")
+    return StoreUnavailable(f"catalog {where}: {_first_line(getattr(error, 'orig', None) or error)}")
 
 
-def _reason(error: exc.SQLAlchemyError) -> str:
-    origin = getattr(error, "orig", None) or error
-    return str(origin).strip().splitlines()[0]
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _sqlite_pragmas(connection: Any, _record: object) -> None:
