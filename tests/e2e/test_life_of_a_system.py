@@ -33,14 +33,29 @@ def test_up_stops_cleanly_leaves_nothing_behind_and_keeps_what_was_pushed(tmp_pa
 
     hits = cli.recalled("heron", "t")
     assert [hit["content"] for hit in hits] == ["the heron waits"], "recall needs no Redis"
-    for command in (["push", "-"], ["drain"], ["dead", "list"]):
-        result = cli.run(*command, stdin=b'{"session_id":"s","turn_index":1,"role":"user","content":"x"}')
+    kept = cli.run("push", "-", stdin=b'{"session_id":"s","turn_index":1,"role":"user","content":"x","tenant":"t"}')
+    assert kept.code == 0
+    assert "accepted 1 (1 of them spooled on this machine until Redis returns)" in kept.out
+    assert "warning" in kept.err
+    assert "scope-recall up" in kept.err
+    for command in (["drain"], ["dead", "list"]):
+        result = cli.run(*command)
         assert result.code == 2
         assert "scope-recall up" in result.err
     status = cli.run("status", "--json")
     assert status.code == 1
     assert status.json["catalog"]["turns"] == 1
+    assert (status.json["spool"]["files"], status.json["spool"]["events"]) == (1, 1)
     assert "no Redis at" in status.json["degraded"][0]
+    assert "1 accepted turns wait" in status.json["degraded"][1]
+
+    process = cli.start("up")
+    cli.wait_ready(process)
+    assert cli.run("drain").code == 0
+    status = cli.run("status", "--json")
+    assert stop(process) == 0
+    assert status.json["catalog"]["turns"] == 2, "`up` or `drain` has sent what was spooled"
+    assert status.json["spool"] == {"files": 0, "events": 0, "bytes": 0}
 
 
 def test_turns_pushed_before_a_stop_are_stored_by_the_next_up(tmp_path: Path) -> None:
