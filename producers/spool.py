@@ -251,10 +251,9 @@ def _prefix(destination: tuple[str, str, str]) -> str:
 
 def _listed(folder: Path) -> list[Path]:
     try:
-        names = os.listdir(folder)  # noqa: PTH208  # on the path of every append; iterdir takes three times as long
+        return sorted(path for path in folder.iterdir() if path.suffix == SUFFIX)
     except (FileNotFoundError, NotADirectoryError, PermissionError):  # nothing was spooled, or it is another user's
         return []
-    return [folder / name for name in sorted(names) if name.endswith(SUFFIX)]
 
 
 def _measure(paths: Sequence[Path]) -> Spooled:

@@ -15,6 +15,7 @@ import math
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +27,6 @@ from producers.connection import TRANSIENT, connect, mapped_errors
 from producers.errors import RetryableError, StreamAway, StreamFull
 from producers.events import TurnEvent
 from producers.keys import EVENT_FIELD, GROUP, Keys
-from producers.logs import get_logger
 from producers.settings import Lane, Settings
 from producers.spool import Spool, Spooled, locked
 
@@ -45,8 +45,6 @@ LONGEST_RETRY = 30.0
 even refuse costs an agent a tenth of its time at most."""
 MARK_SECONDS = 7 * 24 * 3600
 """How long Redis remembers how far a spool file was sent; it matters to one that survives a crash of its sender."""
-
-log = get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -184,10 +182,8 @@ class EventStream:
         """Try unless Redis is to be left alone for more than `early` seconds."""
         if time.monotonic() < self._retry_at - early:
             return
-        try:
+        with suppress(RetryableError, OSError):  # it stays where it is, `spooled` and `away` tell
             self.send_spooled(SEND_SECONDS)
-        except (RetryableError, OSError) as error:
-            log.debug("spool_waits", lane=self._lane, reason=str(error))
 
     def _send_file(self, path: Path, until: float) -> bool:
         """Send a spool file batch by batch and delete it; False when time is up or the stream is at high water.

@@ -8,6 +8,7 @@ import resource
 import stat
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -220,17 +221,25 @@ def test_only_its_user_can_read_the_spool(settings: Settings) -> None:
     assert stat.S_IMODE(spool.folder.stat().st_mode) == 0o700
 
 
-def test_a_fork_writes_a_file_of_its_own(settings: Settings) -> None:
+def test_a_fork_writes_a_file_of_its_own(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     spool = Spool(settings, "live")
     spool.append([b"parent"], "away")
-    child = os.fork()
-    if child == 0:
-        spool.append([b"child"], "away")
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    spool.append([b"parent again"], "away")
-    assert held(spool) == [b"parent", b"parent again", b"child"]
-    assert spool.own().events == 2
+    monkeypatch.setattr("producers.spool.os.getpid", lambda: 1)  # as after a fork; a real one warns under threads
+    spool.append([b"child"], "away")
+    assert [len(path.name.split("-")) for path in spool.paths()] == [5, 5]
+    assert held(spool) == [b"parent", b"child"]
+    assert spool.own().events == 1, "the parent's are the parent's"
+
+
+def test_threads_share_a_file_without_losing_anything(settings: Settings) -> None:
+    spool = Spool(settings, "live")
+    payloads = [[f"{thread}:{n}".encode() for n in range(20)] for thread in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(lambda mine=mine: [spool.append([one], "away") for one in mine]) for mine in payloads]:
+            done.result()
+    found = held(spool)
+    assert [[one for one in found if one.startswith(b"%d:" % thread)] for thread in range(4)] == payloads
+    assert spooled(settings).files == 1
 
 
 def test_what_is_meant_for_another_redis_is_not_ours_to_send_and_is_shown_without_its_password(tmp_path: Path) -> None:
