@@ -41,8 +41,8 @@ SEND_SECONDS = 1.0
 """What an append gives to sending what is spooled; when that is not enough it goes behind it, into the spool."""
 FIRST_RETRY = 1.0
 LONGEST_RETRY = 30.0
-"""Seconds until a Redis that is away is tried again: ten times what the attempt took, so that an address that does not
-even refuse costs an agent a tenth of its time at most."""
+"""Seconds until a Redis that is away is tried again: ten times what the attempt took, within these bounds, so that an
+address that does not even refuse costs an agent little of its time."""
 MARK_SECONDS = 7 * 24 * 3600
 """How long Redis remembers how far a spool file was sent; it matters to one that survives a crash of its sender."""
 

@@ -79,7 +79,7 @@ def _gather_spool(settings: Settings, status: dict[str, Any]) -> None:
     kept = spooled(settings)
     status["spool"] = asdict(kept)
     folder = settings.data_dir / FOLDER
-    if kept.files:
+    if kept.events:
         status["degraded"].append(
             f"{kept.events:,} accepted turns wait in {folder} for Redis: they are safe and are sent when it takes "
             "them, by `scope-recall up` on this data dir, the next append, or `scope-recall drain`"
