@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from producers.errors import SpoolFull, StreamUnavailable
@@ -21,6 +22,8 @@ from producers.settings import Settings, load_settings
 from producers.spool import SEGMENT_BYTES, Spool, Spooled, decode, encode, locked, spooled, spooled_for_others
 
 PAYLOADS = st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=5)
+DISK = hypothesis_settings(deadline=None, max_examples=50)
+"""An fsync takes as long as it takes."""
 APPENDS = st.lists(PAYLOADS, max_size=8)
 
 
@@ -86,6 +89,7 @@ def test_what_a_power_loss_leaves_behind_the_last_event_is_no_event(tail: bytes)
     assert [record.payload for record in decode(encode(b"event") + tail)] == [b"event"]
 
 
+@DISK
 @given(st.lists(st.one_of(PAYLOADS, st.integers(1, 6)), max_size=12), PAYLOADS, st.data())
 def test_after_a_crash_at_any_byte_the_returned_appends_that_were_not_sent_are_there_in_order(
     steps: list[list[bytes] | int], last: list[bytes], data: st.DataObject
@@ -113,6 +117,7 @@ def test_after_a_crash_at_any_byte_the_returned_appends_that_were_not_sent_are_t
         assert rest == last[: len(rest)], "of the append that did not return, at most its first events are there"
 
 
+@DISK
 @given(APPENDS, APPENDS)
 def test_what_a_dead_process_left_comes_before_what_a_later_one_spools(
     first: list[list[bytes]], second: list[list[bytes]]
