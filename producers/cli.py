@@ -15,6 +15,7 @@ from rich.text import Text
 from producers.errors import InvalidEvent, RetryableError, UsageError
 from producers.events import TurnEvent, parse_event
 from producers.settings import ENV_PREFIX, LANES, Lane, Settings, shown
+from producers.spool import FOLDER
 from producers.stream import EventStream
 from producers.terminal import CANNOT_RUN, DONE, IN_PART, Terminal, command, examples
 
@@ -34,6 +35,10 @@ class PushReport:
 
     accepted: int = 0
     rejected: int = 0
+    spooled: int = 0
+    """Of the accepted, how many wait on this machine."""
+    warning: str = ""
+    """Why they do, and what to do."""
     errors: list[dict[str, Any]] = field(default_factory=list)
     last_line: int = 0
     """The last line whose event was accepted."""
@@ -62,7 +67,10 @@ def push(terminal: Terminal, file: Path, lane: Lane) -> int:
     failure: RetryableError | None = None
     try:
         with EventStream(terminal.settings, lane) as stream, _opened(file) as source:
-            _push_lines(source, stream, terminal, report)
+            try:
+                _push_lines(source, stream, terminal, report)
+            finally:
+                _send_spool(stream, terminal, report)
     except RetryableError as error:
         failure = error
     except OSError as error:
@@ -94,6 +102,23 @@ def _append(stream: EventStream, batch: list[TurnEvent], report: PushReport, lin
     batch.clear()
 
 
+def _send_spool(stream: EventStream, terminal: Terminal, report: PushReport) -> None:
+    """Send what this or an earlier command spooled, and say what stays."""
+    if not terminal.settings.spool:
+        return
+    reason = "the stream is at high water, see `scope-recall status`"
+    try:
+        stream.send_spooled(terminal.settings.append_timeout)
+    except RetryableError as error:
+        reason = str(error)
+    report.spooled = stream.spooled().events
+    if report.spooled:
+        report.warning = (
+            f"{report.spooled:,} turns wait in {terminal.settings.data_dir / FOLDER}: {reason}. They are safe on this "
+            "machine and nobody can recall them yet; the next `scope-recall up`, `push` or `drain` here sends them"
+        )
+
+
 def numbered_lines(source: BinaryIO, settings: Settings) -> Iterator[tuple[int, bytes | None]]:
     """(line number, line) of each line that is not blank; None for one over the limit, which is never held whole."""
     limit = line_limit(settings)
@@ -118,7 +143,14 @@ def line_limit(settings: Settings) -> int:
 
 def _say(terminal: Terminal, report: PushReport, failure: RetryableError | None) -> int:
     if terminal.json:
-        result: dict[str, Any] = {"accepted": report.accepted, "rejected": report.rejected, "errors": report.errors}
+        result: dict[str, Any] = {
+            "accepted": report.accepted,
+            "spooled": report.spooled,
+            "rejected": report.rejected,
+            "errors": report.errors,
+        }
+        if report.warning:
+            result["warning"] = report.warning
         if failure:
             result["error"] = str(failure)
         terminal.emit(result)
@@ -127,7 +159,10 @@ def _say(terminal: Terminal, report: PushReport, failure: RetryableError | None)
             terminal.note(f"line {error['line']}: {error['reason']}")
         if report.rejected > len(report.errors):
             terminal.note(f"… and {report.rejected - len(report.errors):,} more lines were rejected")
-        terminal.say(f"accepted {report.accepted:,}, rejected {report.rejected:,}")
+        kept = f" ({report.spooled:,} of them spooled on this machine until Redis returns)" if report.spooled else ""
+        terminal.say(f"accepted {report.accepted:,}{kept}, rejected {report.rejected:,}")
+        if report.warning:
+            terminal.note(f"warning: {report.warning}", style="yellow")
         if failure:
             done = f" Lines up to {report.last_line} were accepted;" if report.accepted else ""
             terminal.note(f"error: {failure}.{done} pushing the whole file again is safe")

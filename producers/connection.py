@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import redis
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import BusyLoadingError
+from redis.exceptions import AuthenticationError, AuthorizationError, BusyLoadingError
 from redis.retry import Retry
 
-from producers.errors import SettingsError, StreamFull, StreamUnavailable
+from producers.errors import SettingsError, StreamAway, StreamFull, StreamUnavailable
 from producers.settings import Settings, without_password
 
 FIRST_WAIT = 0.05
@@ -21,6 +21,10 @@ SOCKET_TIMEOUT = 30.0
 """Seconds; longer than any blocking read here asks Redis to wait."""
 
 TRANSIENT = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, BusyLoadingError)
+_NEVER_PASSES = (AuthenticationError, AuthorizationError)
+"""Connection errors to redis-py; a wrong password stays wrong."""
+_PASSING_REFUSALS = ("MISCONF", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN")
+"""What Redis says while its disk is full or a failover is under way."""
 
 
 def connect(settings: Settings, *, patience: float = 0.0) -> redis.Redis:
@@ -48,16 +52,18 @@ def mapped_errors(settings: Settings) -> Iterator[None]:
         yield
     except redis.exceptions.OutOfMemoryError as error:
         raise StreamFull(
-            f"Redis at {safe_location(settings)} is out of memory ({error}): let the workers drain it, or raise its "
-            "maxmemory. What was accepted is safe, and pushing all of it again is too"
+            f"Redis at {safe_location(settings)} is out of memory ({_said(error)}): let the workers drain it, or raise "
+            "its maxmemory. What was accepted is safe, and pushing all of it again is too"
         ) from None
     except TRANSIENT as error:
-        raise StreamUnavailable(
-            f"no Redis at {safe_location(settings)} ({_first_line(error)}): start `scope-recall up` for this data dir, "
+        kind = StreamUnavailable if isinstance(error, _NEVER_PASSES) else StreamAway
+        raise kind(
+            f"no Redis at {safe_location(settings)} ({_said(error)}): start `scope-recall up` for this data dir, "
             "or set redis_url (SCOPE_RECALL_REDIS_URL) to a running one"
         ) from None
     except redis.exceptions.RedisError as error:  # read-only, no permission, a full disk, a key of another kind
-        raise StreamUnavailable(f"Redis at {safe_location(settings)} refuses: {_first_line(error)}") from None
+        kind = StreamAway if _passes(error) else StreamUnavailable
+        raise kind(f"Redis at {safe_location(settings)} refuses: {_said(error)}") from None
 
 
 def safe_location(settings: Settings) -> str:
@@ -65,5 +71,11 @@ def safe_location(settings: Settings) -> str:
     return without_password(settings.redis_url or f"unix://{settings.redis_socket}")
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+def _passes(refusal: redis.exceptions.RedisError) -> bool:
+    return isinstance(refusal, redis.exceptions.ReadOnlyError) or _said(refusal).startswith(_PASSING_REFUSALS)
+
+
+def _said(error: Exception) -> str:
+    """What Redis said, on one line. redis-py puts the command in front, and in a command there is a turn's content."""
+    text = str(error).rpartition("of pipeline caused error: ")[2]
+    return (text.strip() or type(error).__name__).splitlines()[0]

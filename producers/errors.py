@@ -5,7 +5,9 @@
     │   ├── SettingsError      a setting is unknown, misspelt or out of range
     │   └── InvalidEvent       a turn event breaks a limit; names field, limit and value
     ├── RetryableError         the same call may succeed later; nothing was lost
-    │   ├── StreamUnavailable  Redis does not answer
+    │   ├── StreamUnavailable  Redis cannot be used
+    │   │   └── StreamAway     it does not answer, or refuses for a while: what is appended meanwhile is spooled
+    │   ├── SpoolFull          Redis is away and the spool is at its bound, or its disk is full
     │   ├── StreamFull         the stream is at its high-water mark
     │   ├── EmbedderUnavailable  the embedding service does not answer or is overloaded
     │   └── StoreUnavailable   the catalog or the vector store cannot be used right now
@@ -45,7 +47,15 @@ class RetryableError(ScopeRecallError):
 
 
 class StreamUnavailable(RetryableError):
-    """Redis does not answer."""
+    """Redis cannot be used."""
+
+
+class StreamAway(StreamUnavailable):
+    """Redis does not answer, or refuses for a reason that passes, such as a restart, a failover or a full disk."""
+
+
+class SpoolFull(RetryableError):
+    """Redis does not take events now, and the spool cannot keep more; what it keeps is safe."""
 
 
 class StreamFull(RetryableError):

@@ -52,6 +52,10 @@ class Keys:
         """Hash entry id → why it last failed alone; removed when the entry is stored or buried."""
         return f"{self.prefix}:failures"
 
+    def spool_mark(self, file: str) -> str:
+        """String that expires by itself: up to which offset this spool file is on the stream."""
+        return f"{self.prefix}:spool:{file}"
+
     @property
     def rq_prefix(self) -> str:
         """Prefix of RQ's own keys."""

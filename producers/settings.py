@@ -60,6 +60,8 @@ class Settings(BaseSettings):
     high_water: int = Field(200_000, ge=1, description="Entries a stream may hold before an append waits.")
     high_water_bytes: int = Field(1 << 30, ge=1, description="Redis memory in bytes at which an append waits.")
     append_timeout: float = Field(30.0, ge=0, description="Seconds an append waits at high water or for Redis.")
+    spool: bool = Field(True, description="While Redis is away, keep what is appended in the data dir; false: fail.")
+    spool_bytes: int = Field(256 << 20, ge=1, description="Most bytes that the data dir's spool may hold.")
 
     batch_turns: int = Field(256, ge=1, le=4096, description="Most turns in one ingest job.")
     batch_bytes: int = Field(8 << 20, ge=1, description="Most bytes of turns in one ingest job.")

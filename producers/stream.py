@@ -1,31 +1,50 @@
 """Appending turn events to a Redis stream. Does I/O.
 
-An append returns once Redis has taken the events. At high water it waits, then raises `StreamFull`; nothing is dropped.
-Delivery is at least once: a call that is tried again after a broken connection may add an event twice, and the event's
-identity makes the second one a duplicate.
+An append returns once Redis has taken the events or, while Redis is away, once they are in the spool on disk. At high
+water it waits, then raises `StreamFull`; nothing is dropped. Delivery is at least once: a call that is tried again
+after a broken connection may add an event twice, and the event's identity makes the second one a duplicate.
+
+Order: what one process appends reaches the stream in that order, and what is spooled in a data dir goes before anything
+that is appended there later. Between data dirs, and between processes that append at the same time, the order of
+arrival at Redis decides which of two revisions is the newer one, so a spooled event counts from when it is sent.
 """
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import redis
 
 from producers.connection import TRANSIENT, connect, mapped_errors
-from producers.errors import StreamFull
+from producers.errors import RetryableError, StreamAway, StreamFull
 from producers.events import TurnEvent
 from producers.keys import EVENT_FIELD, GROUP, Keys
 from producers.settings import Lane, Settings
+from producers.spool import Spool, Spooled, locked
 
 PIPELINE_EVENTS = 500
 """Events in one round trip; more gains nothing (measured) and delays the next high-water check."""
 PIPELINE_BYTES = 4 << 20
 POLL = 0.05
 """Seconds between two looks at a stream that is at high water."""
+RECONNECT_SECONDS = 0.5
+"""How long an append tries to reach a Redis that has just answered before it spools."""
+SEND_SECONDS = 1.0
+"""What an append gives to sending what is spooled; when that is not enough it goes behind it, into the spool."""
+FIRST_RETRY = 1.0
+LONGEST_RETRY = 30.0
+"""Seconds until a Redis that is away is tried again: ten times what the attempt took, within these bounds, so that an
+address that does not even refuse costs an agent little of its time."""
+MARK_SECONDS = 7 * 24 * 3600
+"""How long Redis remembers how far a spool file was sent; it matters to one that survives a crash of its sender."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +65,15 @@ class EventStream:
     def __init__(self, settings: Settings, lane: Lane = "live", *, client: redis.Redis | None = None) -> None:
         self._settings = settings
         self._client = client or connect(settings)
-        self._stream = Keys(settings.key_prefix).stream(lane)
+        self._keys = Keys(settings.key_prefix)
+        self._stream = self._keys.stream(lane)
         self._lane = lane
         self._has_answered = False
+        self._spool = Spool(settings, lane)
+        self._away = ""
+        self._retry_at = 0.0
+        self._closing = threading.Event()
+        self._sender: threading.Thread | None = None
 
     def __enter__(self) -> EventStream:
         return self
@@ -59,13 +84,21 @@ class EventStream:
         self.close()
 
     def close(self) -> None:
+        """Send what can be sent of the spool at once, and let go; what is left is sent by whoever comes next."""
+        self._closing.set()
+        if self._sender is not None:
+            self._sender.join(SEND_SECONDS)
+        if self._settings.spool:
+            self._send_if_possible(early=FIRST_RETRY)
         self._client.close()
 
     def append(self, events: Iterable[TurnEvent]) -> int:
         """Append `events` in order, however many; returns how many were accepted (all of them).
 
-        Raises `StreamFull` or `StreamUnavailable` after `append_timeout` seconds without progress; events before the
-        failing round trip are accepted, and pushing all of them again is safe.
+        While Redis is away they are accepted into the spool (`spooled` says how many wait there). Raises `StreamFull`
+        after `append_timeout` seconds without progress, `SpoolFull`, or `StreamUnavailable` when Redis refuses for
+        good or, without a spool, stays away; events before the failing round trip are accepted, and pushing all of
+        them again is safe.
         """
         accepted = 0
         payloads = (event.to_json() for event in events)
@@ -79,33 +112,124 @@ class EventStream:
         with mapped_errors(self._settings):
             return read_backlog(self._client, self._stream)
 
+    @property
+    def away(self) -> str:
+        """Why Redis could not be used when it was last tried, and what to do; empty when it could."""
+        return self._away
+
+    def spooled(self) -> Spooled:
+        """What this process has appended that waits on this machine; also after `close`."""
+        return self._spool.own()
+
+    def send_spooled(self, seconds: float = math.inf) -> bool:
+        """Send what is spooled for this lane, by whichever process, oldest first, for about `seconds` at most.
+
+        True when nothing is left, False when time ran out or the stream is at high water. Raises `StreamUnavailable`.
+        """
+        paths = self._spool.paths()
+        if not paths:
+            return True
+        started = time.monotonic()
+        try:
+            with mapped_errors(self._settings):
+                done = all(self._send_file(path, started + seconds) for path in paths)
+        except StreamAway as error:
+            self._put_off(error, started)
+            raise
+        self._away = ""
+        return done
+
     def _append_batch(self, payloads: Sequence[bytes]) -> None:
-        deadline = time.monotonic() + self._settings.append_timeout
-        with mapped_errors(self._settings):
-            while True:
-                try:
-                    self._wait_below_high_water(deadline)
-                    pipeline = self._client.pipeline(transaction=False)
-                    for payload in payloads:
-                        pipeline.xadd(self._stream, {EVENT_FIELD: payload})
-                    pipeline.execute()
-                    return
-                except TRANSIENT:
-                    # A Redis that was never there is a wrong address, more likely than a restart: say so at once.
-                    if not self._has_answered or time.monotonic() >= deadline:
-                        raise
-                    time.sleep(POLL)
+        if not self._settings.spool:
+            with mapped_errors(self._settings):
+                self._send(payloads, self._settings.append_timeout)
+        elif not self._sent_behind_the_spool(payloads):
+            self._spool.append(payloads, self._away or f"what is spooled waits for room in the {self._lane} stream")
+            if self._sender is None:
+                self._sender = threading.Thread(target=self._keep_sending, name="spool-sender", daemon=True)
+                self._sender.start()
+
+    def _sent_behind_the_spool(self, payloads: Sequence[bytes]) -> bool:
+        """Send the spool, then `payloads`. False when they must be spooled."""
+        started = time.monotonic()
+        if started < self._retry_at:
+            return False
+        try:
+            if not self.send_spooled(SEND_SECONDS):
+                return False
+            with mapped_errors(self._settings):
+                self._send(payloads, RECONNECT_SECONDS)
+        except StreamAway as error:
+            self._put_off(error, started)
+            return False
+        self._away = ""
+        return True
+
+    def _put_off(self, error: StreamAway, started: float) -> None:
+        """Leave Redis alone for a while; the time spent on a Redis that has just gone says nothing of the next try."""
+        now = time.monotonic()
+        took = 0.0 if self._has_answered else now - started
+        self._has_answered = False
+        self._away = str(error)
+        self._retry_at = now + min(LONGEST_RETRY, max(FIRST_RETRY, 10 * took))
+
+    def _keep_sending(self) -> None:
+        """Thread: an agent that says nothing more has its spool sent as well."""
+        while not self._closing.wait(FIRST_RETRY):
+            self._send_if_possible()
+
+    def _send_if_possible(self, early: float = 0.0) -> None:
+        """Try unless Redis is to be left alone for more than `early` seconds."""
+        if time.monotonic() < self._retry_at - early:
+            return
+        with suppress(RetryableError, OSError):  # it stays where it is, `spooled` and `away` tell
+            self.send_spooled(SEND_SECONDS)
+
+    def _send_file(self, path: Path, until: float) -> bool:
+        """Send a spool file batch by batch and delete it; False when time is up or the stream is at high water.
+
+        Each batch and its mark are one transaction, so that a sender that dies is not repeated by the next: a revision
+        sent twice could overtake a newer one that came in between.
+        """
+        client: Any = self._client  # redis-py types an answer as every form it could be decoded to; ours are bytes
+        mark = self._keys.spool_mark(path.name)
+        while time.monotonic() < until and self._high_water_reason() is None:
+            with locked(path) as file:
+                if file is None:
+                    return True
+                records = file.unsent(int(client.get(mark) or 0))
+                if not records:
+                    file.remove()
+                    return True
+                batch = next(_round_trips(record.payload for record in records))
+                end = records[len(batch) - 1].end
+                pipeline = client.pipeline(transaction=True)
+                for payload in batch:
+                    pipeline.xadd(self._stream, {EVENT_FIELD: payload})
+                pipeline.set(mark, end, ex=MARK_SECONDS)
+                pipeline.execute()
+                file.advance(end)
+        return False
+
+    def _send(self, payloads: Sequence[bytes], patience: float) -> None:
+        """XADD, waiting at high water, and `patience` seconds for a Redis that has answered before."""
+        started = time.monotonic()
+        while True:
+            try:
+                self._wait_below_high_water(started + self._settings.append_timeout)
+                pipeline = self._client.pipeline(transaction=False)
+                for payload in payloads:
+                    pipeline.xadd(self._stream, {EVENT_FIELD: payload})
+                pipeline.execute()
+                return
+            except TRANSIENT:
+                # A Redis that was never there is a wrong address, more likely than a restart: say so at once.
+                if not self._has_answered or time.monotonic() >= started + patience:
+                    raise
+                time.sleep(POLL)
 
     def _wait_below_high_water(self, deadline: float) -> None:
-        while True:
-            pipeline = self._client.pipeline(transaction=False)
-            pipeline.xlen(self._stream)
-            pipeline.info("memory")
-            length, memory = pipeline.execute()
-            self._has_answered = True
-            reason = _over_high_water(length, memory, self._settings)
-            if reason is None:
-                return
+        while reason := self._high_water_reason():
             if time.monotonic() >= deadline:
                 raise StreamFull(
                     f"the {self._lane} stream is at its high-water mark ({reason}) and stayed there for "
@@ -113,6 +237,14 @@ class EventStream:
                     "add workers, or push again later"
                 )
             time.sleep(POLL)
+
+    def _high_water_reason(self) -> str | None:
+        pipeline = self._client.pipeline(transaction=False)
+        pipeline.xlen(self._stream)
+        pipeline.info("memory")
+        length, memory = pipeline.execute()
+        self._has_answered = True
+        return _over_high_water(length, memory, self._settings)
 
 
 def read_backlog(client: redis.Redis, stream: str) -> Backlog:

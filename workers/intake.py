@@ -16,8 +16,10 @@ from threading import Event
 import redis
 
 from producers.connection import TRANSIENT, connect
+from producers.errors import RetryableError
 from producers.logs import get_logger
 from producers.settings import LANES, Lane, Settings
+from producers.stream import SEND_SECONDS, EventStream
 from workers.ledger import Entry, Ledger
 from workers.queues import rq_queue
 from workers.supervision.tree_state import mark_ready
@@ -46,6 +48,7 @@ class Intake:
     def __init__(self, client: redis.Redis, settings: Settings, lane: Lane, consumer: str, stop: Event) -> None:
         self._ledger = Ledger(client, settings, lane, consumer)
         self._queue = rq_queue(lane, client, settings)
+        self._spool = EventStream(settings, lane, client=client)
         self._settings = settings
         self._stop = stop
         self._next_housekeeping = 0.0
@@ -75,11 +78,19 @@ class Intake:
             self._keep_queued_leases()
             self._requeue_abandoned()
             self._ledger.remove_idle_consumers()
+            self._send_spooled()
         if self._queue.count >= self._settings.max_inflight:
             self._stop.wait(QUEUE_POLL)
             return
         for batch in cut_batches(self._gather(), self._settings.batch_turns, self._settings.batch_bytes):
             self._enqueue([entry.id for entry in batch], delivery=1)
+
+    def _send_spooled(self) -> None:
+        """Send what a producer left on this machine: a command that ran while Redis was away has nobody else."""
+        try:
+            self._spool.send_spooled(SEND_SECONDS)
+        except RetryableError as error:
+            log.warning("spool_waits", lane=self._ledger.lane, reason=str(error))
 
     def _gather(self) -> list[Entry]:
         """Read until the batch is full or has waited long enough."""

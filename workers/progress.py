@@ -8,6 +8,7 @@ from producers.connection import connect, mapped_errors
 from producers.errors import NotReady
 from producers.keys import Keys
 from producers.settings import LANES, Settings
+from producers.spool import spooled
 from producers.stream import read_backlog
 
 
@@ -16,7 +17,7 @@ class Progress:
     """Turns on their way and turns that have arrived."""
 
     in_streams: int
-    """Entries of both lanes that are not stored yet."""
+    """Entries of both lanes that are not stored yet, and events spooled on this machine."""
     pending: int
     """Turns in the catalog whose vectors are not known to be stored."""
     dead: int
@@ -30,15 +31,16 @@ class Progress:
 
 
 def in_streams(settings: Settings) -> tuple[int, int]:
-    """(entries not stored yet, dead letters). Raises `StreamUnavailable`."""
+    """(entries not stored yet and events spooled in this data dir, dead letters). Raises `StreamUnavailable`."""
     keys = Keys(settings.key_prefix)
+    on_disk = spooled(settings).events  # before the streams: what is sent in between is counted twice, not missed
     with mapped_errors(settings), connect(settings) as client:
         waiting = sum(read_backlog(client, keys.stream(lane)).length for lane in LANES)
-        return waiting, int(client.xlen(keys.dead))
+        return on_disk + waiting, int(client.xlen(keys.dead))
 
 
 def read_progress(settings: Settings) -> Progress:
-    """Streams first, then the catalog: what leaves the one in between is counted in the other."""
+    """Spool and streams first, then the catalog: what leaves the one in between is counted in the other."""
     from workers.stores.catalog import Catalog, CatalogCounts
 
     waiting, dead = in_streams(settings)

@@ -17,6 +17,7 @@ from producers.errors import NotReady, ScopeRecallError
 from producers.keys import Keys
 from producers.scripts import foreign_scripts
 from producers.settings import LANES, Settings
+from producers.spool import FOLDER, spooled, spooled_for_others
 from producers.stream import read_backlog
 from workers.embedding.registry import recommended_multilingual
 from workers.queues import MAINTENANCE, rq_queue
@@ -31,7 +32,7 @@ FOREIGN_SAMPLE_SHARE = 0.2
 
 
 def gather_status(settings: Settings) -> dict[str, Any]:
-    """Streams, queues, workers, catalog, vectors, spaces, processes, `degraded` and `advice`."""
+    """Streams, queues, workers, catalog, vectors, spaces, spool, processes, `degraded` and `advice`."""
     if not settings.data_dir.is_dir() and settings.catalog_url is None:
         raise NotReady(f"no data dir at {settings.data_dir}: start `scope-recall up`, or name another with --data-dir")
     status: dict[str, Any] = {"data_dir": str(settings.data_dir), "degraded": [], "advice": []}
@@ -41,6 +42,7 @@ def gather_status(settings: Settings) -> dict[str, Any]:
             gather(settings, status)
         except ScopeRecallError as error:
             status["degraded"].append(str(error))
+    _gather_spool(settings, status)
     return status
 
 
@@ -71,6 +73,22 @@ def _gather_redis(settings: Settings, status: dict[str, Any]) -> None:
         )
     if not status["workers"] and any(streams[lane]["length"] for lane in LANES):
         status["degraded"].append("turns are waiting and no worker is registered: start `scope-recall up` or a worker")
+
+
+def _gather_spool(settings: Settings, status: dict[str, Any]) -> None:
+    kept = spooled(settings)
+    status["spool"] = asdict(kept)
+    folder = settings.data_dir / FOLDER
+    if kept.events:
+        status["degraded"].append(
+            f"{kept.events:,} accepted turns wait in {folder} for Redis: they are safe and are sent when it takes "
+            "them, by `scope-recall up` on this data dir, the next append, or `scope-recall drain`"
+        )
+    for destination, events in spooled_for_others(settings).items():
+        status["degraded"].append(
+            f"{events:,} accepted turns wait in {folder} for another Redis ({destination}): they are safe; send them "
+            "with `scope-recall push /dev/null` under the settings they were pushed with, or delete their files"
+        )
 
 
 def _workers(client: redis.Redis) -> list[dict[str, Any]]:

@@ -132,13 +132,15 @@ def test_an_append_goes_on_as_soon_as_there_is_room(live_settings: Settings) -> 
         timer.join()
 
 
-def test_a_redis_that_was_never_there_is_named_at_once(settings: Settings) -> None:
+def test_without_a_spool_a_redis_that_was_never_there_is_named_at_once(settings: Settings) -> None:
+    settings = settings.model_copy(update={"spool": False})
     started = time.monotonic()
     with EventStream(settings) as stream, pytest.raises(StreamUnavailable) as caught:
         stream.append([turn("hello")])
     assert time.monotonic() - started < 2
     assert str(settings.redis_socket) in str(caught.value)
     assert "scope-recall up" in str(caught.value)
+    assert not settings.data_dir.exists(), "and nothing is written"
 
 
 def test_what_rq_holds_is_bounded_and_the_rest_waits_in_the_stream(make_system: Callable[..., Stepped]) -> None:

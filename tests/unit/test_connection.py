@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from producers.connection import connect, mapped_errors, safe_location
-from producers.errors import SettingsError, StreamFull, StreamUnavailable
+from producers.errors import SettingsError, StreamAway, StreamFull, StreamUnavailable
 from producers.settings import Settings
 
 SETTINGS = Settings(redis_url="redis://user:hunter2@cache.example:6379/0")
@@ -15,12 +15,13 @@ SETTINGS = Settings(redis_url="redis://user:hunter2@cache.example:6379/0")
 @pytest.mark.parametrize(
     ("raised", "mapped", "said"),
     [
-        (redis.exceptions.ConnectionError("Connection refused"), StreamUnavailable, "scope-recall up"),
-        (redis.exceptions.TimeoutError("timed out"), StreamUnavailable, "scope-recall up"),
+        (redis.exceptions.ConnectionError("Connection refused"), StreamAway, "scope-recall up"),
+        (redis.exceptions.TimeoutError("timed out"), StreamAway, "scope-recall up"),
         (redis.exceptions.OutOfMemoryError("used memory > maxmemory"), StreamFull, "raise its maxmemory"),
-        (redis.exceptions.ReadOnlyError("You can't write against a read only replica."), StreamUnavailable, "refuses"),
+        (redis.exceptions.ReadOnlyError("You can't write against a read only replica."), StreamAway, "refuses"),
+        (redis.exceptions.AuthenticationError("invalid password"), StreamUnavailable, "invalid password"),
         (redis.exceptions.NoPermissionError("no permissions to run xadd"), StreamUnavailable, "no permissions"),
-        (redis.exceptions.ResponseError("MISCONF Errors writing to the AOF file"), StreamUnavailable, "MISCONF"),
+        (redis.exceptions.ResponseError("MISCONF Errors writing to the AOF file"), StreamAway, "MISCONF"),
         (redis.exceptions.ResponseError("WRONGTYPE Operation against a key"), StreamUnavailable, "WRONGTYPE"),
     ],
 )
@@ -29,9 +30,21 @@ def test_each_error_of_redis_is_one_of_ours_and_names_the_address(
 ) -> None:
     with pytest.raises(mapped) as caught, mapped_errors(SETTINGS):
         raise raised
+    assert caught.type is mapped
     assert said in str(caught.value)
     assert "cache.example:6379" in str(caught.value)
     assert "hunter2" not in str(caught.value)
+
+
+def test_the_command_that_redis_py_puts_before_an_error_of_a_pipeline_is_left_out() -> None:
+    pipeline = redis.Redis().pipeline()
+    refused = redis.exceptions.ResponseError("MISCONF Errors writing to the AOF file")
+    pipeline.annotate_exception(refused, 1, ("XADD", "stream", "*", "event", b'{"content":"a secret"}'))
+    assert "secret" in str(refused)
+    with pytest.raises(StreamAway) as caught, mapped_errors(SETTINGS):
+        raise refused
+    assert "secret" not in str(caught.value)
+    assert "refuses: MISCONF" in str(caught.value)
 
 
 def test_a_url_that_is_none_is_a_wrong_setting() -> None:

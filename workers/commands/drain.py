@@ -7,6 +7,9 @@ from typing import Any
 
 import click
 
+from producers.settings import LANES, Settings
+from producers.spool import spooled
+from producers.stream import SEND_SECONDS, EventStream
 from producers.terminal import DONE, IN_PART, Terminal, command, examples
 from workers.progress import Progress, in_streams, read_progress
 
@@ -19,7 +22,9 @@ POLL = 0.1
 )
 @click.option("--timeout", type=click.FloatRange(min=0), default=3600, show_default=True, help="Seconds to wait.")
 def drain(terminal: Terminal, timeout: float) -> int:
-    """Wait until the streams are empty and every turn is indexed. Exit 1 when turns are left or became dead letters."""
+    """Send what is spooled here, then wait until the streams are empty and every turn is indexed.
+
+    Exit 1 when turns are left or became dead letters."""
     started = time.monotonic()
     progress = wait_until_drained(terminal, timeout)
     result: dict[str, Any] = {
@@ -50,6 +55,7 @@ def wait_until_drained(terminal: Terminal, timeout: float) -> Progress:
         task = bar.add_task("draining", total=None)
         most = 0
         while True:
+            send_spooled(terminal.settings)
             left, _ = in_streams(terminal.settings)
             most = max(most, left)
             bar.update(task, total=most, completed=most - left)
@@ -59,3 +65,14 @@ def wait_until_drained(terminal: Terminal, timeout: float) -> Progress:
                 if progress.waiting == 0 or late:
                     return progress
             time.sleep(POLL)
+
+
+def send_spooled(settings: Settings) -> None:
+    """Send what this machine keeps for this Redis, for a moment; the rest goes with the next call.
+
+    Raises `StreamUnavailable`.
+    """
+    if spooled(settings).files:
+        for lane in LANES:
+            with EventStream(settings, lane) as stream:
+                stream.send_spooled(SEND_SECONDS)

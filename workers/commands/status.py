@@ -61,6 +61,7 @@ def _streams(found: dict[str, Any]) -> RenderableType:
         table.add_row(lane, f"{row['lag']:,}", f"{row['pending']:,}", f"{found['queues'][lane]:,}")
     table.add_row("dead letters", f"{found['streams']['dead']:,}", "", "")
     table.add_row("maintenance", "", "", f"{found['queues']['maintenance']:,}")
+    table.add_row("spooled here", f"{found['spool']['events']:,}", "", "")
     return table
 
 
