@@ -253,7 +253,7 @@ def test_what_is_meant_for_another_redis_is_not_ours_to_send_and_is_shown_withou
     Spool(there, "live").append([b"a", b"b"], "away")
     assert Spool(here, "live").paths() == []
     assert spooled(here) == Spooled()
-    assert spooled_for_others(here) == {"redis://cache.example:6379/0, key prefix other": 2}
+    assert spooled_for_others(here) == {"redis://user:***@cache.example:6379/0, key prefix other": 2}
     assert spooled_for_others(there) == {}
     assert spooled(there).events == 2
     assert b"hunter2" not in b"".join(path.read_bytes() for path in Spool(there, "live").paths())
