@@ -1,4 +1,4 @@
-"""Compares what was accepted with what is stored, turn by turn and chunk by chunk. Does I/O on both stores; reads only."""
+"""Compares what was accepted with what is stored, turn by turn and chunk by chunk. Does I/O: reads both stores."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
-
 from known_turns import known_turn, question
+
 from producers.settings import Settings
 from query.recall import Question, Recaller
 from workers.chunking import Chunker
@@ -19,6 +19,12 @@ from workers.stores.scope import Scope
 from workers.stores.space import vector_id
 from workers.stores.tables import INDEXED, turns
 from workers.stores.vectors import VectorStore
+
+WIDE = 50
+"""Hits asked for: whether a turn is found is the matter here, not its rank, and 64 hashed dimensions collide."""
+COLUMNS = ("point", "process", "runs", "accepted", "stored", "duplicates", "lost")
+WORD_COLUMNS = 2
+"""Of the columns, those that hold words; the others hold figures."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,7 @@ class Stored:
         missing = []
         for number in numbers:
             event = known_turn(number)
-            answer = recaller.recall(Question(question(number), Scope(event.tenant)))
+            answer = recaller.recall(Question(question(number), Scope(event.tenant), k=WIDE, wide=WIDE))
             if event.turn_index not in [hit.turn_index for hit in answer.hits]:
                 missing.append(number)
         return missing
@@ -100,12 +106,14 @@ class Stored:
 
 def table(tallies: Sequence[Tally]) -> str:
     """The tallies as aligned columns, with a line for all of them."""
-    columns = ("point", "process", "runs", "accepted", "stored", "duplicates", "lost")
     rows = [(t.point, t.process, *map(str, (t.runs, t.accepted, t.stored, t.duplicates, t.lost))) for t in tallies]
-    sums = [sum(getattr(t, name) for t in tallies) for name in columns[2:]]
-    rows = [columns, *rows, ("all", "", *map(str, sums))]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(columns))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) if at < 2 else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths)))
-        for row in rows
-    )
+    sums = [sum(getattr(t, name) for t in tallies) for name in COLUMNS[WORD_COLUMNS:]]
+    rows = [COLUMNS, *rows, ("all", "", *map(str, sums))]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(COLUMNS))]
+    return "\n".join(_aligned(row, widths) for row in rows)
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+    words = [row[at].ljust(widths[at]) for at in range(WORD_COLUMNS)]
+    figures = [row[at].rjust(widths[at]) for at in range(WORD_COLUMNS, len(row))]
+    return "  ".join(words + figures)

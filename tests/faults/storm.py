@@ -57,7 +57,9 @@ def plan(seed: int, kills: int) -> list[Kill]:
         return rng.sample(kinds, len(kinds))
 
     endless = itertools.chain.from_iterable(shuffled() for _ in itertools.count())
-    return [Kill(*kind, rng.randint(1, MOST_PASSAGES), _delay(kind[0], rng)) for kind in itertools.islice(endless, kills)]
+    return [
+        Kill(*kind, rng.randint(1, MOST_PASSAGES), _delay(kind[0], rng)) for kind in itertools.islice(endless, kills)
+    ]
 
 
 def _delay(point: Point | None, rng: random.Random) -> float:

@@ -1,4 +1,4 @@
-"""kill -9 at each named point, of the process that passes it and of Redis: every accepted turn is stored exactly once."""
+"""kill -9 at each named point, of the process that passes it and of Redis: all that was accepted is stored once."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import random
 from collections.abc import Iterator
 
 import pytest
-
 from comparison import Stored, Tally, table
 from harness import CrashSystem
-from producers.crash_points import Point
 from storm import UPSERT_MS, passed_by
+
+from producers.crash_points import Point
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
 

@@ -13,7 +13,6 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-
 from comparison import Stored, Tally, table
 from harness import CrashSystem
 from storm import Kill, plan
