@@ -24,7 +24,7 @@ export TOKENIZERS_PARALLELISM := false
 CLEAN_ENV := env $(foreach name,$(filter SCOPE_RECALL_%,$(.VARIABLES)),-u $(name))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check bench clean
+.PHONY: help install demo test check bench faults clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -61,6 +61,9 @@ check: $(STAMP) ## Lint, formatting, types and import layers
 
 bench: $(STAMP) ## Measure throughput; prints figures, asserts none
 	@$(CLEAN_ENV) $(BIN)/pytest -q -m benchmark -s tests/benchmarks $(ARGS)
+
+faults: $(STAMP) ## Kill processes at every point and in long random storms; prints what was lost: nothing
+	@$(CLEAN_ENV) $(BIN)/pytest -q -m 'faults or storm' -s tests/faults $(ARGS)
 
 clean: ## Remove .venv, caches and builds; stored turns are elsewhere and stay
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis ./*.egg-info

@@ -24,6 +24,7 @@ from typing import Any
 import redis
 
 from producers.connection import TRANSIENT, connect, mapped_errors
+from producers.crash_points import Point, reached
 from producers.errors import RetryableError, StreamAway, StreamFull
 from producers.events import TurnEvent
 from producers.keys import EVENT_FIELD, GROUP, Keys
@@ -208,6 +209,7 @@ class EventStream:
                     pipeline.xadd(self._stream, {EVENT_FIELD: payload})
                 pipeline.set(mark, end, ex=MARK_SECONDS)
                 pipeline.execute()
+                reached(Point.AFTER_XADD)
                 file.advance(end)
         return False
 
@@ -221,6 +223,7 @@ class EventStream:
                 for payload in payloads:
                     pipeline.xadd(self._stream, {EVENT_FIELD: payload})
                 pipeline.execute()
+                reached(Point.AFTER_XADD)
                 return
             except TRANSIENT:
                 # A Redis that was never there is a wrong address, more likely than a restart: say so at once.

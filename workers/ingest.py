@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from producers.crash_points import Point, reached
 from producers.events import TurnEvent, utc_microseconds
 from workers.chunking import Chunk, Chunker
 from workers.embedding.batch import VectorCache, embed_unique
@@ -64,12 +65,14 @@ class Pipeline:
             outcome = judge(arrival.event.content_hash, arrival.order, known.get(arrival.event.key))
             (fresh if outcome in WRITTEN else older).append(arrival)
         prepared = [Prepared(arrival, self._chunker.chunk(arrival.event.content)) for arrival in fresh]
+        reached(Point.AFTER_CHUNKING)
         texts = [chunk.text for item in prepared for chunk in item.chunks]
         embedded = embed_unique(self._embedder, texts, cache=self._cache)
         # Duplicates and stale revisions go along without chunks: the catalog judges them again and keeps their order.
         writes = [self._write_of(item) for item in prepared]
         writes += [TurnWrite(arrival.event, arrival.order, ()) for arrival in older]
         judged = self._catalog.write(self._space, writes)
+        reached(Point.AFTER_CATALOG_COMMIT)
         outcomes.update(judged)
         self._publish(prepared, judged, embedded)
         self._remove_superseded([w.event for w, outcome in zip(writes, judged, strict=True) if outcome == "stale"])
@@ -93,9 +96,11 @@ class Pipeline:
         if not written:
             return
         self._vectors.upsert(self._space, rows)
+        reached(Point.AFTER_LANCE_UPSERT)
         # The rows of the content before go only now: until here the old ones were the only ones to be found.
         self._vectors.delete_superseded(self._space, revised)
         overtaken = self._catalog.mark_indexed([(event.key, event.content_hash) for event in written])
+        reached(Point.AFTER_INDEXED)
         # A newer revision was written while this one was on its way: its rows stay, ours go.
         self._vectors.delete_superseded(self._space, list(overtaken.items()))
 

@@ -16,6 +16,7 @@ from threading import Event
 import redis
 
 from producers.connection import TRANSIENT, connect
+from producers.crash_points import Point, reached
 from producers.errors import RetryableError
 from producers.logs import get_logger
 from producers.settings import LANES, Lane, Settings
@@ -97,6 +98,7 @@ class Intake:
         gathered = self._ledger.read(min(READ_PAGE, self._settings.batch_turns), IDLE_BLOCK)
         if not gathered:
             return []
+        reached(Point.AFTER_READ)
         started = time.monotonic()
         size = sum(len(entry.payload) for entry in gathered)
         while len(gathered) < self._settings.batch_turns and size < self._settings.batch_bytes:
@@ -128,6 +130,7 @@ class Intake:
                 failure_ttl=JOB_TTL_AFTER_FAILURE,
                 description=f"{self._ledger.lane}: {len(entry_ids)} entries",
             )
+            reached(Point.AFTER_ENQUEUE)
         except DuplicateJobError:
             log.info("batch_already_queued", lane=self._ledger.lane, job=job_id)
 

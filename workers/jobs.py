@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from rq.timeouts import BaseTimeoutException
 
 from producers.connection import TRANSIENT
+from producers.crash_points import Point, reached
 from producers.errors import InvalidEvent, ModelError, NotReady, PoisonError, RetryableError
 from producers.events import parse_event
 from producers.logs import get_logger, where
@@ -106,6 +107,7 @@ class BatchJob:
                 self._fail(entries[0], error)
             return
         self._ledger.settle([entry.id for entry in entries])
+        reached(Point.AFTER_ACK)
         redelivered = {"redelivered": len(entries)} if self._delivery > 1 else {}
         self._ledger.count(Counter({**outcomes, **redelivered}))
 

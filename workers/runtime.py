@@ -103,4 +103,7 @@ def build_ingest(settings: Settings, client: redis.Redis) -> tuple[Pipeline, Upk
     space = space_of(embedder, settings)
     catalog.adopt_space(ActiveSpace(space, settings.embedder, embedder.scripts))
     vectors = VectorStore(settings.vectors_location)
+    vectors.statistics(
+        space
+    )  # loads LanceDB, seconds of work, before this worker holds a batch that others could store
     return Pipeline(catalog, vectors, embedder, space), Upkeep(client, settings, vectors, space)

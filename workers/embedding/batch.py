@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from producers.crash_points import Point, reached
 from producers.errors import ModelError
 from workers.embedding.port import Embedder, Vectors
 
@@ -64,7 +65,9 @@ def embed_unique(embedder: Embedder, texts: Sequence[str], *, cache: VectorCache
     if missing:
         # Bytes of UTF-8 follow the number of tokens more closely than characters when scripts are mixed.
         missing.sort(key=lambda text: len(text.encode("utf-8", "replace")), reverse=True)
-        fresh = checked(embedder, embedder.embed_passages(missing), len(missing))
+        computed = embedder.embed_passages(missing)
+        reached(Point.MID_EMBEDDING)
+        fresh = checked(embedder, computed, len(missing))
         for text, vector in zip(missing, fresh, strict=True):
             rows[text] = vector
             if cache is not None:

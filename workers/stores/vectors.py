@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from producers.crash_points import Point, reached
 from producers.errors import PoisonError
 from producers.events import utc_microseconds
 from workers.stores.lance_connection import LanceConnection
@@ -73,6 +74,7 @@ class VectorStore:
             raise PoisonError(str(error)) from None
 
         def merge(table: Any) -> None:
+            reached(Point.MID_LANCE_UPSERT)
             table.merge_insert(KEY).when_matched_update_all().when_not_matched_insert_all().execute(data)
 
         self._lance.write(space, merge, create=True)

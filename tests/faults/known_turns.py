@@ -1,0 +1,33 @@
+"""Turns whose content follows from their number, for the fault tests and the producers they start. Pure."""
+
+from __future__ import annotations
+
+from producers.events import TurnEvent
+
+TENANTS = 7
+SESSIONS = 31
+LONG_EVERY = 10
+"""Every tenth turn is long enough for several chunks."""
+LONG_PARAGRAPHS = 4
+
+
+def known_turn(number: int) -> TurnEvent:
+    """Turn `number`; no two have the same text or the same chunk."""
+    lines = [f"turn {number}: build {number * 7919 % 1_000_003} passed on host {number % 13}，部署完成。"]
+    if number % LONG_EVERY == 0:
+        lines += [
+            f"Paragraph {part} of {number}: " + f"step {number}-{part} was checked and found in order. " * 4
+            for part in range(LONG_PARAGRAPHS)
+        ]
+    return TurnEvent(
+        tenant=f"tenant {number % TENANTS}",
+        session_id=f"session {number % SESSIONS}",
+        turn_index=number,
+        role=("user", "assistant")[number % 2],
+        content="\n\n".join(lines),
+    )
+
+
+def question(number: int) -> str:
+    """A question that turn `number` answers best."""
+    return f"build {number * 7919 % 1_000_003} of turn {number}"
