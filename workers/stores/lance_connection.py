@@ -82,7 +82,7 @@ class LanceConnection:
         if self._connection is None and "://" not in self.location and not Path(self.location).exists():
             return None
         try:
-            table = self._connected().open_table(space.id)
+            table = self.connect().open_table(space.id)
         except ValueError as error:
             if "was not found" in str(error):
                 return None
@@ -93,10 +93,11 @@ class LanceConnection:
         table = self._open(space)
         if table is not None:
             return table
-        table = self._connected().create_table(space.id, schema=table_schema(space.dimension), exist_ok=True)
+        table = self.connect().create_table(space.id, schema=table_schema(space.dimension), exist_ok=True)
         return self._tables.setdefault(space.id, table)
 
-    def _connected(self) -> Any:
+    def connect(self) -> Any:
+        """The connection, made at the first call."""
         with self._lock:
             if self._connection is None:
                 # Lance warns on stderr, once a process, that index statistics carry centroids; nobody here reads them.

@@ -61,6 +61,10 @@ class VectorStore:
         self._lance = LanceConnection(location)
         self._searchable: set[str] = set()
 
+    def connect(self) -> None:
+        """Load LanceDB and connect now rather than when first used; makes the folder."""
+        self._lance.connect()
+
     def upsert(self, space: Space, rows: Sequence[VectorRow]) -> None:
         """Insert the rows, or replace those of the same `vector_id`; repeating it changes nothing.
 
