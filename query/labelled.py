@@ -97,6 +97,8 @@ def _tenants(
     order = {conversation: position for position, conversation in enumerate(parent)}
     for number, row in asked:
         scope = row["scope"]
+        if not scope or not (isinstance(scope, str) or (isinstance(scope, list) and all(map(_is_text, scope)))):
+            raise UsageError(f"{queries}, line {number}: scope {scope!r} is no conversation id or list of session ids")
         unknown = [
             name for name in ([scope] if isinstance(scope, str) else scope) if name not in parent | conversation_of
         ]
@@ -107,6 +109,10 @@ def _tenants(
         for other in roots[1:]:
             parent[other] = roots[0]
     return {conversation: root(conversation) for conversation in parent}
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _event(path: Path, number: int, row: dict[str, Any], tenant: str, settings: Settings) -> TurnEvent:
@@ -140,6 +146,11 @@ def _question(row: dict[str, Any], conversation_of: dict[str, str], tenant_of: d
         tenant, sessions = tenant_of[scope], () if alone else sessions
     else:
         tenant, sessions = tenant_of[conversation_of[scope[0]]], tuple(scope)
-    evidence = frozenset((item["session_id"], item["turn_index"]) for item in row.get("evidence") or ())
+    try:
+        evidence = frozenset((item["session_id"], item["turn_index"]) for item in row.get("evidence") or ())
+    except (TypeError, KeyError):
+        raise UsageError(
+            f"question {row['query_id']}: evidence is a list of {{session_id, turn_index}}, got {row['evidence']!r}"
+        ) from None
     judged = Judged(str(row["query_id"]), evidence, row.get("category"))
     return LabelledQuestion(judged, row["query"], tenant, sessions)

@@ -37,7 +37,7 @@ _PARAGRAPH_BREAK = re.compile(r"\n\s*\n")
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of a turn: `text == content[start:end]`, offsets in characters, no white space at either end.
+    """A piece of a turn: `text == content[start:end].strip()`, offsets in characters; the spans cover the whole turn.
 
     `kind` is "code" for a fence or a part of one; `language` is what the fence says, in lower case.
     """
@@ -79,13 +79,16 @@ class Chunker:
         self._splitter = TextSplitter.from_callback
 
     def chunk(self, content: str) -> list[Chunk]:
-        """The chunks in order; together they hold every character of `content` but white space. Blank: none."""
+        """The chunks in order; together their spans hold every character of `content`. Blank: none."""
         # One character stays one, so that offsets into the readable text are offsets into the content.
         text = readable(content)
-        spans = list(self._spans(text))
+        pieces = list(self._spans(text))
+        # White space between two pieces goes with the first of them, at the very start with the one that follows.
+        starts = [start if index else 0 for index, (start, *_) in enumerate(pieces)]
+        following = [*starts[1:], len(content)]
         return [
-            Chunk(index, len(spans), start, end, content[start:end], kind, language)
-            for index, (start, end, kind, language) in enumerate(spans)
+            Chunk(index, len(pieces), starts[index], max(end, following[index]), content[start:end], kind, language)
+            for index, (start, end, kind, language) in enumerate(pieces)
         ]
 
     def _spans(self, text: str) -> Iterator[tuple[int, int, Kind, str | None]]:

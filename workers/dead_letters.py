@@ -56,7 +56,9 @@ class DeadLetters:
         for entry_id, fields in self._chosen(ids):
             pipeline = self._client.pipeline(transaction=True)
             stream = self._keys.stream(_lane(fields))
-            pipeline.xadd(stream, {EVENT_FIELD: fields[EVENT_FIELD], ORDER_FIELD: fields[ORDER_FIELD]})
+            event = {name: fields[name] for name in (EVENT_FIELD, ORDER_FIELD) if name in fields}
+            # A letter without an event comes back as one: its stream entry has to hold something.
+            pipeline.xadd(stream, event or {EVENT_FIELD: b""})
             pipeline.xdel(self._keys.dead, entry_id)
             pipeline.execute()
             replayed += 1

@@ -66,10 +66,10 @@ class Intake:
             except TRANSIENT as error:
                 log.warning("redis_away", lane=self._ledger.lane, error=str(error))
                 self._stop.wait(1.0)
-            except redis.exceptions.ResponseError as error:
-                if "NOGROUP" not in str(error):
-                    raise
-                log.warning("group_missing", lane=self._ledger.lane)
+            except redis.exceptions.RedisError as error:
+                # A lost group is made again; a full disk or a key of another kind is waited for, alone.
+                log.error("redis_refuses", lane=self._ledger.lane, error=str(error))
+                self._stop.wait(1.0)
         log.info("intake_stopped", lane=self._ledger.lane)
 
     def step(self) -> None:

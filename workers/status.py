@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from workers.stores.catalog import ActiveSpace, Catalog, CatalogCounts
 from workers.stores.vectors import VectorStatistics, VectorStore
 from workers.supervision.tree_state import read_state
 
+SILENT_SECONDS = 30.0
+"""The supervisor writes its state every five seconds."""
 SAMPLE_TURNS = 200
 """Newest turns looked at for their writing system."""
 FOREIGN_SAMPLE_SHARE = 0.2
@@ -67,7 +70,7 @@ def _gather_redis(settings: Settings, status: dict[str, Any]) -> None:
     if streams["dead"]:
         status["degraded"].append(f"{streams['dead']} dead letters: see `scope-recall dead list`")
     if status["counters"].get("lost_entry"):
-        status["degraded"].append(
+        status["advice"].append(
             f"{status['counters']['lost_entry']} accepted entries had lost their data when they were read: "
             "something else trims or deletes from the streams"
         )
@@ -148,6 +151,11 @@ def _processes(settings: Settings, degraded: list[str]) -> dict[str, Any] | None
     tree = read_state(settings.data_dir)
     if tree is None:
         return None
+    silent = (datetime.now(UTC) - datetime.fromisoformat(tree.updated_at)).total_seconds()
+    if silent > SILENT_SECONDS:
+        degraded.append(
+            f"the state of the processes was last written {silent:.0f} s ago and may have changed: is the disk full?"
+        )
     for child in tree.children:
         if child.state == "backoff":
             log = Path(settings.data_dir) / "logs" / f"{child.name}.log"

@@ -123,8 +123,9 @@ def _show(
     times = Table("stage", "seconds", title="time each stage took")
     for name, seconds in stages.items():
         times.add_row(name, f"{seconds:.2f}")
-    for name, milliseconds in asked[-1].answer.timings_ms.items():
-        times.add_row(f"  recall: {name}", f"{milliseconds / 1000:.3f}")
+    last = next(one for one in reversed(asked) if one.answer.reranker or one is asked[0])
+    for name, milliseconds in last.answer.timings_ms.items():
+        times.add_row(f"  of one in {last.language}: {name}", f"{milliseconds / 1000:.3f}")
     terminal.out.print(times)
     for line in dict.fromkeys([line for one in asked for line in one.answer.degraded] + advice):
         terminal.say(f"note: {line}", style="yellow")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
+from rich.panel import Panel
 from rich.table import Table
 
 from producers.errors import UsageError
@@ -16,6 +18,12 @@ from producers.events import Role
 from producers.terminal import DONE, Terminal, command, examples, plain
 from query.recall import Answer, Question, Recaller
 from workers.stores.scope import Scope
+
+LINE_LISTS = ("sessions", "agents", "roles", "tags", "sources", "exclude_sessions")
+LINE_FILTERS = ("tenant", "since", "until", *LINE_LISTS)
+"""Filters that a line of --queries may name; its other fields, such as evidence, are not looked at."""
+NEARLY = 0.75
+"""Likeness from which a field is taken for a misspelt filter: role, tag, session, exclude_session."""
 
 
 @command(
@@ -115,16 +123,34 @@ def read_questions(path: Path) -> Iterator[tuple[str, str, Scope]]:
             continue
         try:
             row = json.loads(line)
-            query_id, query, tenant = row["query_id"], row["query"], row["tenant"]
-            sessions = row.get("sessions") or ()
-            if not (isinstance(query, str) and isinstance(tenant, str) and isinstance(sessions, (list, tuple))):
-                raise TypeError("query and tenant are strings, sessions is a list")
-            Question(query, scope := Scope(tenant=tenant, sessions=tuple(sessions)))
+            if not isinstance(row, dict):
+                raise TypeError("not a JSON object")
+            query_id, query = row["query_id"], row["query"]
+            Question(query, scope := _scope_of_line(row))
         except KeyError as error:
             raise UsageError(f"--queries {path}, line {number}: {error.args[0]} is missing") from None
-        except (ValueError, TypeError, UsageError) as error:
+        except RecursionError:
+            raise UsageError(f"--queries {path}, line {number}: nested too deeply") from None
+        except (ValueError, TypeError, AttributeError, UsageError) as error:
             raise UsageError(f"--queries {path}, line {number}: {error}") from None
         yield str(query_id), query, scope
+
+
+def _scope_of_line(row: dict[str, Any]) -> Scope:
+    """The scope that a line names. A field that is nearly a filter's name is refused: the answer would be too wide."""
+    for name in row:
+        near = difflib.get_close_matches(name, LINE_FILTERS, n=1, cutoff=NEARLY)
+        if near and name not in LINE_FILTERS:
+            raise UsageError(f"{name}: unknown field; did you mean {near[0]}?")
+    lists = {}
+    for name in LINE_LISTS:
+        values = row.get(name) or ()
+        if not isinstance(values, (list, tuple)) or not all(isinstance(value, str) for value in values):
+            raise UsageError(f"{name}: a list of strings is due, got {values!r}")
+        lists[name] = tuple(values)
+    if not isinstance(row["query"], str) or not isinstance(row["tenant"], str):
+        raise UsageError("query and tenant are strings")
+    return scope_of(tenant=row["tenant"], since=row.get("since"), until=row.get("until"), **lists)
 
 
 def show(terminal: Terminal, answer: Answer) -> None:
@@ -144,6 +170,8 @@ def show(terminal: Terminal, answer: Answer) -> None:
             table.add_row("", "", "", "", "", parts, style="dim")
     if answer.hits:
         terminal.out.print(table)
+    if answer.context:
+        terminal.out.print(Panel(plain(answer.context), title="context block", title_align="left"))
     used = f"embedder {answer.embedder}, reranker {answer.reranker or 'none'}"
     stages = ", ".join(f"{name} {value:.0f} ms" for name, value in answer.timings_ms.items())
     terminal.say(f"{used}; {stages}", style="dim")

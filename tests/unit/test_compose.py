@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
@@ -58,14 +61,19 @@ def test_all_parts_of_the_system_are_there() -> None:
 def test_command_and_health_check_parse_with_the_command_line(name: str) -> None:
     assert_parses(SERVICES[name]["command"])
     how, program, *arguments = SERVICES[name]["healthcheck"]["test"]
-    assert how == "CMD"
+    assert (how, program, arguments[0]) == ("CMD", "python", "-c")
+    compile(arguments[1], "healthcheck", "exec")
     if name == "serve":
-        assert program == "python"
-        assert f"http://127.0.0.1:{SERVICES[name]['command'][-1]}/healthz" in arguments[-1]
-        compile(arguments[-1], "healthcheck", "exec")
-    else:
-        assert program == "scope-recall"
-        assert_parses(arguments)
+        assert f"http://127.0.0.1:{SERVICES[name]['command'][-1]}/healthz" in arguments[1]
+
+
+def test_the_health_check_of_a_part_is_whether_redis_answers(live_settings: Settings) -> None:
+    script = SERVICES["worker"]["healthcheck"]["test"][-1]
+    answers = []
+    for given in (live_settings.as_environment(), {"SCOPE_RECALL_REDIS_URL": "redis://127.0.0.1:1/0"}):
+        command = [sys.executable, "-c", script]
+        answers.append(subprocess.run(command, env=os.environ | given, capture_output=True, check=False).returncode)
+    assert answers == [0, 1]
 
 
 @pytest.mark.parametrize("name", OURS)

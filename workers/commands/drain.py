@@ -7,13 +7,16 @@ from typing import Any
 
 import click
 
+from producers.errors import StreamAway
 from producers.settings import LANES, Settings
 from producers.spool import spooled
 from producers.stream import SEND_SECONDS, EventStream
 from producers.terminal import DONE, IN_PART, Terminal, command, examples
 from workers.progress import Progress, in_streams, read_progress
+from workers.supervision.tree_state import read_state
 
 POLL = 0.1
+AWAY_POLL = 0.5
 
 
 @command(
@@ -24,7 +27,8 @@ POLL = 0.1
 def drain(terminal: Terminal, timeout: float) -> int:
     """Send what is spooled here, then wait until the streams are empty and every turn is indexed.
 
-    Exit 1 when turns are left or became dead letters."""
+    Exit 1 when turns are left or became dead letters.
+    """
     started = time.monotonic()
     progress = wait_until_drained(terminal, timeout)
     result: dict[str, Any] = {
@@ -55,8 +59,15 @@ def wait_until_drained(terminal: Terminal, timeout: float) -> Progress:
         task = bar.add_task("draining", total=None)
         most = 0
         while True:
-            send_spooled(terminal.settings)
-            left, _ = in_streams(terminal.settings)
+            try:
+                send_spooled(terminal.settings)
+                left, _ = in_streams(terminal.settings)
+            except StreamAway:
+                # `up` is there and starts a Redis that died again: that is waited for like all else.
+                if read_state(terminal.settings.data_dir) is None or time.monotonic() >= deadline:
+                    raise
+                time.sleep(AWAY_POLL)
+                continue
             most = max(most, left)
             bar.update(task, total=most, completed=most - left)
             late = time.monotonic() >= deadline

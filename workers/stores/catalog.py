@@ -193,7 +193,7 @@ def _stored_chunk(row: RowMapping) -> StoredChunk:
         speaker=row["speaker"],
         metadata=json.loads(row["metadata"]),
         turn_chars=row["turn_chars"],
-        text=row["text"],
+        text=row["text"].strip(),  # a span also holds the white space around its text
         chunk_index=row["chunk_index"],
         total_chunks=row["total_chunks"],
         start=row["start"],

@@ -111,7 +111,11 @@ class Supervisor:
         for _, group in groupby(sorted(self._children, key=_rank), key=_rank):
             self._stop_together(list(group))
         if any(child.spec.name == redis_server.NAME for child in self._children):
-            self._settings.redis_socket.unlink(missing_ok=True)
+            socket = self._settings.redis_socket
+            socket.unlink(missing_ok=True)
+            if socket.parent != self._settings.data_dir:
+                with suppress(OSError):
+                    socket.parent.rmdir()
         (self._settings.data_dir / STATE_FILE).unlink(missing_ok=True)
         self._lock.release()
 

@@ -1,0 +1,78 @@
+"""A file of questions: each line names its own scope, and what it names is never ignored."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producers.errors import UsageError
+from query.commands.recall import read_questions
+from workers.stores.scope import Scope
+
+GOOD: dict[str, Any] = {"query_id": "q1", "query": "which port?", "tenant": "t"}
+
+
+def read(tmp_path: Path, *rows: str) -> list[tuple[str, str, Scope]]:
+    file = tmp_path / "questions.jsonl"
+    file.write_text("\n".join(rows))
+    return list(read_questions(file))
+
+
+def test_a_line_can_name_every_filter_and_other_fields_are_not_looked_at(tmp_path: Path) -> None:
+    filters = {
+        "sessions": ["s"],
+        "agents": ["a"],
+        "roles": ["user"],
+        "tags": ["x"],
+        "sources": ["push"],
+        "exclude_sessions": ["e"],
+        "since": "2026-01-01",
+        "until": "2026-02-01T00:00:00+08:00",
+    }
+    ((query_id, query, scope),) = read(tmp_path, json.dumps(GOOD | filters | {"evidence": [], "category": "c"}))
+    assert (query_id, query) == ("q1", "which port?")
+    assert (scope.tenant, scope.sessions, scope.agents, scope.roles) == ("t", ("s",), ("a",), ("user",))
+    assert (scope.tags, scope.sources, scope.exclude_sessions) == (("x",), ("push",), ("e",))
+    assert scope.since is not None
+    assert scope.until is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"role": ["user"]}, "role: unknown field; did you mean roles?"),
+        ({"session": "s"}, "session: unknown field; did you mean sessions?"),
+        ({"exclude_session": ["s"]}, "did you mean exclude_sessions?"),
+        ({"sessions": [1]}, "sessions: a list of strings is due, got [1]"),
+        ({"sessions": "s"}, "sessions: a list of strings is due, got 's'"),
+        ({"query": 5}, "query and tenant are strings"),
+        ({"query": " "}, "query: empty"),
+        ({"since": "soon"}, "--since 'soon': not a date"),
+        ({"since": "2026-02-01", "until": "2026-01-01"}, "is not before until"),
+    ],
+)
+def test_a_line_that_would_be_answered_too_widely_is_refused_with_its_number(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, json.dumps(GOOD), "", json.dumps(GOOD | changes))
+    assert "line 3: " in str(caught.value)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("[]", "not a JSON object"),
+        ("{", "line 1"),
+        (json.dumps({"query_id": "q", "query": "x"}), "tenant is missing"),
+        ("[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_a_broken_line_is_named(tmp_path: Path, line: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, line)
+    assert said in str(caught.value)
