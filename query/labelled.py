@@ -6,7 +6,6 @@ into two.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from typing import Any, get_args
 from producers.errors import InvalidEvent, UsageError
 from producers.events import Role, TurnEvent, parse_event
 from producers.settings import Settings
+from query.json_lines import read_rows
 from query.metrics import Judged
 
 ROLES = get_args(Role)
@@ -61,20 +61,9 @@ def read_labelled_set(turns: Path, queries: Path, settings: Settings) -> Labelle
 
 def _rows(path: Path, names: Mapping[str, str], required: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, row) with our own names for fields put into the sets' form."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from None
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise UsageError(f"{path}, line {number}: invalid JSON: {error}") from None
-        if isinstance(row, dict):
-            row = {names.get(name, name): value for name, value in row.items()}
-        missing = [name for name in required if not isinstance(row, dict) or name not in row]
+    for number, read in read_rows(path):
+        row = {names.get(name, name): value for name, value in read.items()}
+        missing = [name for name in required if name not in row]
         if missing:
             raise UsageError(f"{path}, line {number}: {', '.join(missing)} missing")
         yield number, row

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -16,6 +15,7 @@ from rich.table import Table
 from producers.errors import UsageError
 from producers.events import Role
 from producers.terminal import DONE, Terminal, command, examples, plain
+from query.json_lines import read_rows
 from query.recall import Answer, Question, Recaller
 from workers.stores.scope import Scope
 
@@ -114,25 +114,15 @@ def moment(option: str, text: str | None) -> datetime | None:
 
 def read_questions(path: Path) -> Iterator[tuple[str, str, Scope]]:
     """(query_id, query, scope) of each line. Raises `UsageError` naming the line and what is wrong with it."""
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise UsageError(f"--queries {path}: {error.strerror or error}") from None
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for number, row in read_rows(path):
         try:
-            row = json.loads(line)
-            if not isinstance(row, dict):
-                raise TypeError("not a JSON object")
             query_id, query = row["query_id"], row["query"]
-            Question(query, scope := _scope_of_line(row))
+            scope = _scope_of_line(row)
+            Question(query, scope)  # refuses what cannot be asked
         except KeyError as error:
-            raise UsageError(f"--queries {path}, line {number}: {error.args[0]} is missing") from None
-        except RecursionError:
-            raise UsageError(f"--queries {path}, line {number}: nested too deeply") from None
-        except (ValueError, TypeError, AttributeError, UsageError) as error:
-            raise UsageError(f"--queries {path}, line {number}: {error}") from None
+            raise UsageError(f"{path}, line {number}: {error.args[0]} is missing") from None
+        except UsageError as error:
+            raise UsageError(f"{path}, line {number}: {error}") from None
         yield str(query_id), query, scope
 
 
@@ -142,15 +132,20 @@ def _scope_of_line(row: dict[str, Any]) -> Scope:
         near = difflib.get_close_matches(name, LINE_FILTERS, n=1, cutoff=NEARLY)
         if near and name not in LINE_FILTERS:
             raise UsageError(f"{name}: unknown field; did you mean {near[0]}?")
+    if not isinstance(row["query"], str) or not isinstance(row["tenant"], str):
+        raise UsageError("query and tenant are strings")
+    times: dict[str, str | None] = {}
+    for name in ("since", "until"):
+        times[name] = row.get(name)
+        if not isinstance(times[name], str | None):
+            raise UsageError(f"{name}: a time as text is due, got {row[name]!r}")
     lists = {}
     for name in LINE_LISTS:
         values = row.get(name) or ()
         if not isinstance(values, (list, tuple)) or not all(isinstance(value, str) for value in values):
             raise UsageError(f"{name}: a list of strings is due, got {values!r}")
         lists[name] = tuple(values)
-    if not isinstance(row["query"], str) or not isinstance(row["tenant"], str):
-        raise UsageError("query and tenant are strings")
-    return scope_of(tenant=row["tenant"], since=row.get("since"), until=row.get("until"), **lists)
+    return scope_of(tenant=row["tenant"], since=times["since"], until=times["until"], **lists)
 
 
 def show(terminal: Terminal, answer: Answer) -> None:
