@@ -15,6 +15,7 @@ from workers.chunking import Chunker
 from workers.embedding.registry import load_embedder
 from workers.runtime import space_of
 from workers.stores.catalog import Catalog
+from workers.stores.engine import open_engine
 from workers.stores.scope import Scope
 from workers.stores.space import vector_id
 from workers.stores.tables import INDEXED, turns
@@ -57,7 +58,7 @@ class Stored:
         embedder = load_embedder(settings.embedder, settings)
         self._space = space_of(embedder, settings)
         self._chunker = Chunker(embedder.token_counter(), self._space.chunk_tokens, self._space.chunk_overlap)
-        engine = sa.create_engine(settings.catalog_location)
+        engine = open_engine(settings.catalog_location, create=False)
         with engine.connect() as connection:
             rows = connection.execute(sa.select(turns.c.turn_key, turns.c.content, turns.c.state)).all()
         engine.dispose()
