@@ -280,7 +280,7 @@ def test_a_command_whose_extra_is_missing_ends_with_2_and_says_what_to_install()
     program = "import sys; sys.modules['fastapi'] = None; from query.cli import main; main(['serve'])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
-    assert "`serve` needs the package fastapi: pip install 'scope-recall-hermes[query]'" in done.stderr
+    assert "this command needs the package fastapi: pip install 'scope-recall-hermes[embedded]'" in done.stderr
 
 
 def test_printing_the_settings_does_not_show_the_key(set_key: Callable[[str | None], Settings]) -> None:

@@ -42,6 +42,7 @@ while True:
 """
 
 PARENT = """
+import signal
 import sys
 from pathlib import Path
 from producers.settings import load_settings
@@ -49,6 +50,7 @@ from workers.supervision.child import ChildSpec
 from workers.supervision import supervisor
 from workers.supervision.supervisor import Supervisor
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may ignore it, as nohup does
 supervisor.LEFTOVER_GRACE = 1.0  # a child that ignores SIGTERM is part of these tests
 data_dir, child, *names = sys.argv[1:]
 specs = [ChildSpec(name, (sys.executable, child, name), stop_rank) for stop_rank, name in enumerate(names)]
