@@ -52,18 +52,18 @@ def mapped_errors(settings: Settings) -> Iterator[None]:
         yield
     except redis.exceptions.OutOfMemoryError as error:
         raise StreamFull(
-            f"Redis at {safe_location(settings)} is out of memory ({_said(error)}): let the workers drain it, or raise "
+            f"Redis at {safe_location(settings)} is out of memory ({said(error)}): let the workers drain it, or raise "
             "its maxmemory. What was accepted is safe, and pushing all of it again is too"
         ) from None
     except TRANSIENT as error:
         kind = StreamUnavailable if isinstance(error, _NEVER_PASSES) else StreamAway
         raise kind(
-            f"no Redis at {safe_location(settings)} ({_said(error)}): start `scope-recall up` for this data dir, "
+            f"no Redis at {safe_location(settings)} ({said(error)}): start `scope-recall up` for this data dir, "
             "or set redis_url (SCOPE_RECALL_REDIS_URL) to a running one"
         ) from None
     except redis.exceptions.RedisError as error:  # read-only, no permission, a full disk, a key of another kind
         kind = StreamAway if _passes(error) else StreamUnavailable
-        raise kind(f"Redis at {safe_location(settings)} refuses: {_said(error)}") from None
+        raise kind(f"Redis at {safe_location(settings)} refuses: {said(error)}") from None
 
 
 def safe_location(settings: Settings) -> str:
@@ -72,10 +72,10 @@ def safe_location(settings: Settings) -> str:
 
 
 def _passes(refusal: redis.exceptions.RedisError) -> bool:
-    return isinstance(refusal, redis.exceptions.ReadOnlyError) or _said(refusal).startswith(_PASSING_REFUSALS)
+    return isinstance(refusal, redis.exceptions.ReadOnlyError) or said(refusal).startswith(_PASSING_REFUSALS)
 
 
-def _said(error: Exception) -> str:
+def said(error: Exception) -> str:
     """What Redis said, on one line. redis-py puts the command in front, and in a command there is a turn's content."""
     text = str(error).rpartition("of pipeline caused error: ")[2]
     return (text.strip() or type(error).__name__).splitlines()[0]

@@ -9,7 +9,7 @@ answer then says so in `degraded`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -239,8 +239,3 @@ def hit_of(chunk: StoredChunk, ranked: Fused, *, explain: bool) -> Hit:
         vector_id=chunk.vector_id,
         explain={name: asdict(part) for name, part in ranked.parts.items()} if explain else None,
     )
-
-
-def scope_turns(hits: Sequence[Hit]) -> list[tuple[str, int]]:
-    """(session, turn) of each hit, in order."""
-    return [(hit.session_id, hit.turn_index) for hit in hits]

@@ -15,7 +15,7 @@ from threading import Event
 
 import redis
 
-from producers.connection import TRANSIENT, connect
+from producers.connection import TRANSIENT, connect, said
 from producers.crash_points import Point, reached
 from producers.errors import RetryableError
 from producers.logs import get_logger
@@ -64,11 +64,11 @@ class Intake:
                 while not self._stop.is_set():
                     self.step()
             except TRANSIENT as error:
-                log.warning("redis_away", lane=self._ledger.lane, error=str(error))
+                log.warning("redis_away", lane=self._ledger.lane, error=said(error))
                 self._stop.wait(1.0)
             except redis.exceptions.RedisError as error:
                 # A lost group is made again; a full disk or a key of another kind is waited for, alone.
-                log.error("redis_refuses", lane=self._ledger.lane, error=str(error))
+                log.error("redis_refuses", lane=self._ledger.lane, error=said(error))
                 self._stop.wait(1.0)
         log.info("intake_stopped", lane=self._ledger.lane)
 

@@ -10,11 +10,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+import redis
 from rq.timeouts import BaseTimeoutException
 
-from producers.connection import TRANSIENT
+from producers.connection import TRANSIENT, said
 from producers.crash_points import Point, reached
-from producers.errors import InvalidEvent, ModelError, NotReady, PoisonError, RetryableError
+from producers.errors import InvalidEvent, ModelError, NotReady, PoisonError, RetryableError, StreamUnavailable
 from producers.events import parse_event
 from producers.logs import get_logger, where
 from producers.settings import Lane, Settings
@@ -44,6 +45,9 @@ def ingest(lane: Lane, entry_ids: list[str], delivery: int) -> None:
         entries = ledger.fetch(entry_ids)
         try:
             BatchJob(ledger, resident.pipeline, resident.settings, resident.wait, delivery).run(entries)
+        except redis.exceptions.RedisError as error:
+            # RQ keeps and logs what a job raises, and redis-py quotes the command, which may be a turn.
+            raise StreamUnavailable(f"Redis refuses: {said(error)}") from None
         except GiveBack as why:
             ledger.release(entry_ids)
             log.info("batch_given_back", lane=lane, entries=len(entry_ids), reason=str(why))
