@@ -14,6 +14,8 @@ GROUP = "ingest"
 
 EVENT_FIELD = b"event"
 """Stream entry field: the TurnEvent as JSON."""
+ACCEPTED_FIELD = b"accepted"
+"""Stream entry field, on entries that came out of a spool only: milliseconds since 1970 when it took them."""
 ORDER_FIELD = b"order"
 """Stream entry field, on replayed entries only: the zero-padded id it first had, which decides between revisions."""
 

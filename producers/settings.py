@@ -102,6 +102,7 @@ class Settings(BaseSettings):
     )
 
     index_cron: str = Field("*/5 * * * *", description="When the indexes are brought up to date.")
+    forget_cron: str = Field("*/10 * * * *", description="When forgets that were interrupted are finished.")
 
     @field_validator("data_dir")
     @classmethod

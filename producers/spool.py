@@ -1,51 +1,32 @@
-"""The spool: turn events kept on this machine while Redis is away. File I/O only; `encode` and `decode` are pure.
+"""The spool: turn events kept on this machine while Redis is away. File I/O only.
 
 A file belongs to one process, one lane and one Redis, and is written by that process alone. Whoever holds its lock may
-send it (`producers/stream.py` does), so what a dead process left needs no owner. A file: a header with the offset from
-which events are not sent yet, then records of length, checksum and payload. The first record names the destination.
-What a kill leaves at the end of a file fails the checksum: it is at most the append that had not returned.
+send it (`producers/stream.py` does), so what a dead process left needs no owner.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
 import secrets
-import struct
 import time
-import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
 
 from producers.connection import safe_location
 from producers.errors import SpoolFull, StreamUnavailable
-from producers.logs import get_logger
 from producers.settings import LANES, Lane, Settings
+from producers.spool_file import HEADER, MAGIC, Record, decode, encode, events, first_unsent, locked
 
 FOLDER = "spool"
 SUFFIX = ".spool"
 SEGMENT_BYTES = 4 << 20
 """A file that has grown to this is followed by a new one, so that disk space returns while a large spool is sent."""
-_MAGIC = b"SRSPOOL1"
-_HEADER = struct.Struct("<8sQ")
-_FRAME = struct.Struct("<II")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-log = get_logger(__name__)
-
-
-class Record(NamedTuple):
-    """A payload and the offset behind it."""
-
-    payload: bytes
-    end: int
 
 
 @dataclass(frozen=True)
@@ -55,84 +36,6 @@ class Spooled:
     files: int = 0
     events: int = 0
     bytes: int = 0
-
-
-def encode(payload: bytes) -> bytes:
-    """One record. The checksum starts from the length, so that a run of zeros is no record."""
-    return _FRAME.pack(len(payload), zlib.crc32(payload, len(payload))) + payload
-
-
-def decode(data: bytes, start: int = 0) -> Iterator[Record]:
-    """The records from `start` up to the first that is cut short or damaged."""
-    while start + _FRAME.size <= len(data):
-        length, checksum = _FRAME.unpack_from(data, start)
-        payload = data[start + _FRAME.size : start + _FRAME.size + length]
-        if not length or len(payload) < length or zlib.crc32(payload, length) != checksum:
-            return
-        start += _FRAME.size + length
-        yield Record(payload, start)
-
-
-class SpoolFile:
-    """A spool file that is open and locked."""
-
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self._path = path
-        self._descriptor = descriptor
-
-    def write(self, offset: int, data: bytes) -> None:
-        """Put `data` at `offset`, where the last whole record ends, and onto the disk; all of it or, on error, none."""
-        try:
-            os.ftruncate(self._descriptor, offset)
-            written = 0
-            while written < len(data):
-                written += os.pwrite(self._descriptor, data[written:], offset + written)
-            os.fsync(self._descriptor)
-        except OSError:
-            os.ftruncate(self._descriptor, offset)
-            raise
-
-    def unsent(self, sent: int = 0) -> list[Record]:
-        """The events behind the header's offset, or behind `sent` where that is further."""
-        data = self._read()
-        return list(decode(data, max(sent, _first_unsent(data))))
-
-    def advance(self, offset: int) -> None:
-        """Remember that everything before `offset` is sent."""
-        os.pwrite(self._descriptor, _HEADER.pack(_MAGIC, offset), 0)
-
-    def remove(self) -> None:
-        """Delete it; what is in it is sent, or was never whole."""
-        data = self._read()
-        whole = max((record.end for record in decode(data, _HEADER.size)), default=0)
-        if len(data) > whole:
-            log.warning("spool_tail_dropped", file=self._path.name, bytes=len(data) - whole)
-        self._path.unlink(missing_ok=True)
-
-    def _read(self) -> bytes:
-        """All of it: a segment and one batch of events."""
-        return os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
-
-
-@contextmanager
-def locked(path: Path, flags: int = 0) -> Iterator[SpoolFile | None]:
-    """The file under its lock, which is held for one write or one round trip to Redis.
-
-    None when it was sent and deleted in the meantime, or is another user's.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
-    except (FileNotFoundError, PermissionError):
-        if flags & os.O_CREAT:
-            raise
-        yield None
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield SpoolFile(path, descriptor) if os.fstat(descriptor).st_nlink else None
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough when a fork has copied the descriptor
-        os.close(descriptor)
 
 
 class Spool:
@@ -168,7 +71,8 @@ class Spool:
         `why` they are not on the stream becomes part of an error. Raises `SpoolFull` at the bound or when the disk is
         full, and `StreamUnavailable` when the spool cannot be written for another reason.
         """
-        data = b"".join(map(encode, payloads))
+        now = int(time.time() * 1000)
+        data = b"".join(encode(payload, now) for payload in payloads)
         held = sum(_size(path) for path in _listed(self._folder))
         if held + len(data) > self._bound:
             raise SpoolFull(
@@ -207,7 +111,7 @@ class Spool:
         self._newest = max(self._newest + 1, time.time_ns())  # names sort by age, also when the clock is set back
         path = self._folder / f"{self._prefix}{self._newest:020d}{self._owner}"
         first = encode(json.dumps(self._destination).encode())
-        whole = _HEADER.pack(_MAGIC, _HEADER.size + len(first)) + first + data
+        whole = HEADER.pack(MAGIC, HEADER.size + len(first)) + first + data
         with locked(path, os.O_CREAT | os.O_EXCL) as file:
             if file is None:
                 return False
@@ -233,11 +137,27 @@ def spooled_for_others(settings: Settings) -> dict[str, int]:
     counts: dict[str, int] = {}
     for path in _listed(settings.data_dir / FOLDER):
         data = b"" if path.name.startswith(ours) else _content(path)
-        for first in list(decode(data, _HEADER.size))[:1]:
+        for first in list(decode(data, HEADER.size))[:1]:
             address, prefix, _ = json.loads(first.payload)
             name = f"{address}, key prefix {prefix}"
-            counts[name] = counts.get(name, 0) + len(list(decode(data, _first_unsent(data))))
+            counts[name] = counts.get(name, 0) + len(list(events(data, first_unsent(data))))
     return counts
+
+
+def erase_spooled(settings: Settings, covers: Callable[[Record], bool]) -> int:
+    """Overwrite the events in this data dir that `covers`, for whatever Redis; returns how many were to be sent."""
+    erased = 0
+    for path in _listed(settings.data_dir / FOLDER):
+        with locked(path) as file:
+            erased += file.erase(covers) if file is not None else 0
+    return erased
+
+
+def spooled_events(settings: Settings) -> Iterator[Record]:
+    """Every event in this data dir that is to be sent, to whatever Redis."""
+    for path in _listed(settings.data_dir / FOLDER):
+        data = _content(path)
+        yield from events(data, first_unsent(data))
 
 
 def _destination(settings: Settings, lane: Lane) -> tuple[str, str, str]:
@@ -258,19 +178,12 @@ def _listed(folder: Path) -> list[Path]:
 
 def _measure(paths: Sequence[Path]) -> Spooled:
     """Without locks: a number that is a moment old is good enough for people."""
-    files = [(data, _first_unsent(data)) for data in map(_content, paths) if data]
+    files = [(data, first_unsent(data)) for data in map(_content, paths) if data]
     return Spooled(
         files=len(files),
-        events=sum(1 for data, start in files for _ in decode(data, start)),
+        events=sum(1 for data, start in files for _ in events(data, start)),
         bytes=sum(len(data) - start for data, start in files),
     )
-
-
-def _first_unsent(data: bytes) -> int:
-    """The header's offset; behind the end when there is no header, that is, nothing was ever accepted."""
-    if len(data) < _HEADER.size or not data.startswith(_MAGIC):
-        return len(data)
-    return int(_HEADER.unpack_from(data)[1])
 
 
 def _content(path: Path) -> bytes:

@@ -27,9 +27,10 @@ from producers.connection import TRANSIENT, connect, mapped_errors
 from producers.crash_points import Point, reached
 from producers.errors import RetryableError, StreamAway, StreamFull
 from producers.events import TurnEvent
-from producers.keys import EVENT_FIELD, GROUP, Keys
+from producers.keys import ACCEPTED_FIELD, EVENT_FIELD, GROUP, Keys
 from producers.settings import Lane, Settings
-from producers.spool import Spool, Spooled, locked
+from producers.spool import Spool, Spooled
+from producers.spool_file import locked
 
 PIPELINE_EVENTS = 500
 """Events in one round trip; more gains nothing (measured) and delays the next high-water check."""
@@ -205,8 +206,9 @@ class EventStream:
                 batch = next(_round_trips(record.payload for record in records))
                 end = records[len(batch) - 1].end
                 pipeline = client.pipeline(transaction=True)
-                for payload in batch:
-                    pipeline.xadd(self._stream, {EVENT_FIELD: payload})
+                for record in records[: len(batch)]:
+                    fields = {EVENT_FIELD: record.payload, ACCEPTED_FIELD: record.accepted_ms}
+                    pipeline.xadd(self._stream, fields)
                 pipeline.set(mark, end, ex=MARK_SECONDS)
                 pipeline.execute()
                 reached(Point.AFTER_XADD)

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from producers.errors import ScopeRecallError
+from producers.errors import ScopeRecallError, UsageError
 from producers.logs import configure_logging
 from producers.settings import Settings, load_settings
 
@@ -109,6 +110,22 @@ def examples(*lines: str) -> str:
 def plain(text: str) -> str:
     """Text of others, fit for a terminal: what could move its cursor or change its colours becomes visible instead."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def moment(option: str, text: str | None) -> datetime | None:
+    """An ISO 8601 time with an offset, or a date, which starts at midnight UTC."""
+    if text is None:
+        return None
+    try:
+        return datetime.combine(date.fromisoformat(text), datetime.min.time(), UTC)
+    except ValueError:
+        pass  # not a plain date: a time, or nothing
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"--{option} {text!r}: not a date such as 2026-01-31 or a time such as 2026-01-31T09:00:00+08:00"
+        ) from None
 
 
 def missing_extra(error: ModuleNotFoundError) -> str | None:

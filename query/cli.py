@@ -18,6 +18,7 @@ _SUBCOMMANDS = {
     "eval": ("query.commands.eval", "Measure recall on a labelled set."),
     "status": ("workers.commands.status", "Show streams, queues, workers and stores."),
     "dead": ("workers.commands.dead", "List, replay or drop dead letters."),
+    "forget": ("workers.commands.forget", "Erase a tenant's, session's or agent's turns, and prove it."),
     "maintain": ("workers.commands.maintain", "List or run the maintenance jobs."),
     "doctor": ("workers.commands.doctor", "Check the installation and say what to change."),
     "settings": ("producers.cli", "List the settings and their values."),

@@ -10,10 +10,16 @@ import redis
 
 from producers.errors import InvalidEvent, UsageError
 from producers.events import parse_event
-from producers.keys import EVENT_FIELD, ORDER_FIELD, Keys
+from producers.keys import ACCEPTED_FIELD, EVENT_FIELD, ORDER_FIELD, Keys
 from producers.settings import LANES, Lane, Settings
 
 PAGE = 500
+_REPLAY = """
+if redis.call('XDEL', KEYS[1], ARGV[1]) == 0 then return 0 end
+redis.call('XADD', KEYS[2], '*', unpack(ARGV, 2))
+return 1
+"""
+"""Keys: dead letters, stream; arguments: letter id, then the entry's fields. A letter that is gone stays gone."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +60,11 @@ class DeadLetters:
         """Put these (None: all) back onto their streams, with the order they first had; returns how many."""
         replayed = 0
         for entry_id, fields in self._chosen(ids):
-            pipeline = self._client.pipeline(transaction=True)
             stream = self._keys.stream(_lane(fields))
-            event = {name: fields[name] for name in (EVENT_FIELD, ORDER_FIELD) if name in fields}
+            event = {name: fields[name] for name in (EVENT_FIELD, ORDER_FIELD, ACCEPTED_FIELD) if name in fields}
             # A letter without an event comes back as one: its stream entry has to hold something.
-            pipeline.xadd(stream, event or {EVENT_FIELD: b""})
-            pipeline.xdel(self._keys.dead, entry_id)
-            pipeline.execute()
-            replayed += 1
+            flat = [part for item in (event or {EVENT_FIELD: b""}).items() for part in item]
+            replayed += self._client.eval(_REPLAY, 2, self._keys.dead, stream, entry_id, *flat)
         return replayed
 
     def drop(self, ids: Sequence[str] | None) -> int:

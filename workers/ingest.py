@@ -31,6 +31,8 @@ class Arrival:
 
     event: TurnEvent
     order: str
+    accepted: str | None = None
+    """The order of the moment when a spool accepted it; None: the stream did, in `order`."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Pipeline:
         self._cache = VectorCache()
 
     def store(self, arrivals: Sequence[Arrival]) -> Counter[str]:
-        """Store a batch; returns how many events were new, revision, resume, duplicate or stale.
+        """Store a batch; returns how many events were new, revision, resume, duplicate, stale or forgotten.
 
         When it returns, recall finds the batch. When it raises, running it again with the same events is safe.
         """
@@ -70,12 +72,13 @@ class Pipeline:
         embedded = embed_unique(self._embedder, texts, cache=self._cache)
         # Duplicates and stale revisions go along without chunks: the catalog judges them again and keeps their order.
         writes = [self._write_of(item) for item in prepared]
-        writes += [TurnWrite(arrival.event, arrival.order, ()) for arrival in older]
-        judged = self._catalog.write(self._space, writes)
-        reached(Point.AFTER_CATALOG_COMMIT)
+        writes += [TurnWrite(arrival.event, arrival.order, (), arrival.accepted) for arrival in older]
+        with self._catalog.locks.publishing():  # between the two stores nobody may forget
+            judged = self._catalog.write(self._space, writes)
+            reached(Point.AFTER_CATALOG_COMMIT)
+            self._publish(prepared, judged, embedded)
+            self._remove_superseded([w.event for w, outcome in zip(writes, judged, strict=True) if outcome == "stale"])
         outcomes.update(judged)
-        self._publish(prepared, judged, embedded)
-        self._remove_superseded([w.event for w, outcome in zip(writes, judged, strict=True) if outcome == "stale"])
         return outcomes
 
     def _publish(self, prepared: Sequence[Prepared], judged: Sequence[str], embedded: np.ndarray) -> None:
@@ -124,7 +127,7 @@ class Pipeline:
             )
             for chunk in item.chunks
         )
-        return TurnWrite(event, item.arrival.order, spans)
+        return TurnWrite(event, item.arrival.order, spans, item.arrival.accepted)
 
     def _rows_of(self, item: Prepared, vectors: np.ndarray) -> list[VectorRow]:
         event = item.arrival.event
@@ -134,6 +137,7 @@ class Pipeline:
                 vector_id=vector_id(self._space.id, key, content_hash, chunk.index),
                 turn_key=key,
                 content_hash=content_hash,
+                entry_order=item.arrival.order,
                 tenant=event.tenant,
                 agent_id=event.agent_id,
                 session_id=event.session_id,

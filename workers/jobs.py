@@ -94,7 +94,7 @@ class BatchJob:
                 # The producer checks as well; this is an entry from another program, version or limit.
                 self._bury(entry, f"not a valid turn event: {error.without_values}")
             else:
-                arrivals.append((entry, Arrival(event, entry.order)))
+                arrivals.append((entry, Arrival(event, entry.order, entry.accepted)))
         return arrivals
 
     def _store(self, entries: Sequence[Entry], arrivals: Sequence[Arrival]) -> None:

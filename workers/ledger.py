@@ -14,13 +14,23 @@ from typing import Any
 import redis
 from redis.exceptions import ResponseError
 
-from producers.keys import EVENT_FIELD, GROUP, ORDER_FIELD, Keys
+from producers.keys import ACCEPTED_FIELD, EVENT_FIELD, GROUP, ORDER_FIELD, Keys
 from producers.settings import Lane, Settings
+from workers.order import entry_order, milliseconds_of, order_at
 
 RANGE_PAGE = 128
 """Entries fetched in one round trip; at the content limit of 1 MiB that is 128 MiB."""
 IDLE_CONSUMER_MS = 3_600_000
 """A consumer without pending entries that has been silent for this long is gone for good."""
+_BURY = """
+redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
+if redis.call('XDEL', KEYS[1], ARGV[2]) == 0 then return 0 end
+redis.call('XADD', KEYS[2], '*', unpack(ARGV, 3))
+redis.call('HDEL', KEYS[3], ARGV[2])
+redis.call('HINCRBY', KEYS[4], 'dead', 1)
+return 1
+"""
+"""Keys: stream, dead letters, failures, counters; arguments: group, entry id, then the letter's fields."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,8 @@ class Entry:
     payload: bytes
     order: str
     """Zero-padded entry id that decides between revisions; a replayed entry keeps its first one."""
+    accepted: str | None = None
+    """The order of the moment when it was accepted into a spool; None: it came onto the stream at once."""
 
 
 @dataclass(frozen=True)
@@ -107,24 +119,25 @@ class Ledger:
             pipeline.execute()
 
     def bury(self, dead: Entry, reason: str, deliveries: int) -> None:
-        """Move an entry to the dead letters, with the reason (which never holds content)."""
-        pipeline = self._client.pipeline(transaction=True)
-        pipeline.xadd(
-            self.keys.dead,
-            {
-                EVENT_FIELD: dead.payload,
-                ORDER_FIELD: dead.order,
-                b"lane": self.lane,
-                b"entry": dead.id,
-                b"reason": reason,
-                b"deliveries": deliveries,
-                b"accepted_ms": dead.id.partition("-")[0],
-                b"died_ms": int(time.time() * 1000),
-            },
-        )
-        self._settle(pipeline, [dead.id])
-        pipeline.hincrby(self.keys.counters, "dead", 1)
-        pipeline.execute()
+        """Move an entry to the dead letters, with the reason (which never holds content).
+
+        One that is no longer in the stream was buried by another delivery or forgotten, and stays gone.
+        """
+        fields: dict[bytes, Any] = {
+            EVENT_FIELD: dead.payload,
+            ORDER_FIELD: dead.order,
+            b"lane": self.lane,
+            b"entry": dead.id,
+            b"reason": reason,
+            b"deliveries": deliveries,
+            b"accepted_ms": dead.id.partition("-")[0],
+            b"died_ms": int(time.time() * 1000),
+        }
+        if dead.accepted is not None:
+            fields[ACCEPTED_FIELD] = milliseconds_of(dead.accepted)
+        keys = (self._stream, self.keys.dead, self.keys.failures, self.keys.counters)
+        flat = (part for item in fields.items() for part in item)
+        self._client.eval(_BURY, len(keys), *keys, GROUP, dead.id, *flat)
 
     def record_failure(self, entry_id: str, reason: str) -> None:
         """Keep why an entry failed when it was tried alone."""
@@ -198,10 +211,10 @@ def entry(entry_id: bytes, fields: dict[bytes, bytes]) -> Entry:
     """An entry from Redis' own form."""
     name = entry_id.decode()
     order = fields.get(ORDER_FIELD)
-    return Entry(id=name, payload=fields.get(EVENT_FIELD, b""), order=order.decode() if order else entry_order(name))
-
-
-def entry_order(entry_id: str) -> str:
-    """An entry id as text that sorts in the stream's order: both numbers zero-padded."""
-    milliseconds, _, sequence = entry_id.partition("-")
-    return f"{int(milliseconds):019d}-{int(sequence):019d}"
+    accepted = fields.get(ACCEPTED_FIELD)
+    return Entry(
+        id=name,
+        payload=fields.get(EVENT_FIELD, b""),
+        order=order.decode() if order else entry_order(name),
+        accepted=order_at(int(accepted)) if accepted else None,
+    )

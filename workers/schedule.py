@@ -30,7 +30,10 @@ class MaintenanceJob:
 
 def maintenance_jobs(settings: Settings) -> list[MaintenanceJob]:
     """The jobs as the settings have them. Raises `SettingsError` naming the setting that is no cron expression."""
-    return [MaintenanceJob("index", checked_cron("index_cron", settings.index_cron))]
+    return [
+        MaintenanceJob("index", checked_cron("index_cron", settings.index_cron)),
+        MaintenanceJob("forget", checked_cron("forget_cron", settings.forget_cron)),
+    ]
 
 
 def checked_cron(setting: str, cron: str) -> str:

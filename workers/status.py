@@ -129,6 +129,12 @@ def _gather_stores(settings: Settings, status: dict[str, Any]) -> None:
         return
     status["spaces"] = [{"id": active.space.id, "active": True, "setting": active.setting, **asdict(active.space)}]
     status["vectors"] = asdict(VectorStore(settings.vectors_location).statistics(active.space))
+    unfinished = catalog.tombstones.unfinished()
+    if unfinished:
+        status["degraded"].append(
+            f"{len(unfinished)} forgets are not finished: recall returns none of it, but bytes may be left on a disk; "
+            "the maintenance worker goes on with it, or `scope-recall forget --resume`"
+        )
     advice = language_advice(catalog, active)
     if advice:
         status["advice"].append(advice)

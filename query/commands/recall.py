@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,7 +13,7 @@ from rich.table import Table
 
 from producers.errors import UsageError
 from producers.events import Role
-from producers.terminal import DONE, Terminal, command, examples, plain
+from producers.terminal import DONE, Terminal, command, examples, moment, plain
 from query.json_lines import read_rows
 from query.recall import Answer, Question, Recaller
 from workers.stores.scope import Scope
@@ -94,22 +93,6 @@ def recall(terminal: Terminal, query: str | None, queries: Path | None, k: int, 
 def scope_of(*, since: str | None, until: str | None, **filters: Any) -> Scope:
     """A scope from the command's options."""
     return Scope(since=moment("since", since), until=moment("until", until), **filters)
-
-
-def moment(option: str, text: str | None) -> datetime | None:
-    """An ISO 8601 time with an offset, or a date, which starts at midnight UTC."""
-    if text is None:
-        return None
-    try:
-        return datetime.combine(date.fromisoformat(text), datetime.min.time(), UTC)
-    except ValueError:
-        pass  # not a plain date: a time, or nothing
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"--{option} {text!r}: not a date such as 2026-01-31 or a time such as 2026-01-31T09:00:00+08:00"
-        ) from None
 
 
 def read_questions(path: Path) -> Iterator[tuple[str, str, Scope]]:

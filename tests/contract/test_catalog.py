@@ -13,7 +13,7 @@ import pytest
 
 from producers.errors import ModelError, NotReady, StoreUnavailable
 from producers.events import TurnEvent
-from workers.ledger import entry_order
+from workers.order import entry_order
 from workers.stores.catalog import ActiveSpace, Catalog
 from workers.stores.scope import Scope
 from workers.stores.space import Space, vector_id

@@ -17,6 +17,7 @@ from producers.errors import StoreUnavailable
 from workers.maintenance import index
 from workers.stores import lance_connection
 from workers.stores.lance_connection import WRITE_ATTEMPTS, LanceConnection
+from workers.stores.lance_schema import KEY
 from workers.stores.scope import Scope
 from workers.stores.vectors import VectorStore
 
@@ -34,14 +35,22 @@ def in_threads(*tasks: Callable[[], object]) -> None:
             future.result()
 
 
-def test_threads_that_insert_the_same_new_keys_leave_each_key_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key_is_indexed", [False, True])
+def test_threads_that_insert_the_same_new_keys_leave_each_key_once(tmp_path: Path, key_is_indexed: bool) -> None:
+    first = VectorStore(str(tmp_path))
+    first.upsert(SPACE, [row(30)])
+    if key_is_indexed:
+        first.build_index(SPACE, KEY, "btree")
+    together = threading.Barrier(4)
+
     def insert() -> None:
         store = VectorStore(str(tmp_path))
         for batch in range(5):
+            together.wait()
             store.upsert(SPACE, [row(number) for number in range(batch * 5, batch * 5 + 10)])
 
     in_threads(*[insert] * 4)
-    assert sorted(VectorStore(str(tmp_path)).keys(SPACE)) == sorted(f"v{number}" for number in range(30))
+    assert sorted(first.keys(SPACE)) == sorted(f"v{number}" for number in range(31))
 
 
 PROCESS = """

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from workers.order import order_at
 from workers.stores.lance_schema import VectorRow
 from workers.stores.space import Space
 from workers.stores.vectors import Candidate
@@ -25,6 +26,7 @@ def row(number: int, text: str = "hello world", **fields: object) -> VectorRow:
         vector_id=f"v{number}",
         turn_key=f"k{number}",
         content_hash=f"h{number}",
+        entry_order=order_at(number),
         tenant="t",
         agent_id=None,
         session_id="s",

@@ -14,7 +14,7 @@ from known_turns import known_turn
 from producers.settings import Settings, load_settings
 from workers.embedding.registry import load_embedder
 from workers.ingest import Arrival, Pipeline
-from workers.ledger import entry_order
+from workers.order import entry_order
 from workers.runtime import space_of
 from workers.stores.catalog import ActiveSpace, Catalog
 from workers.stores.tables import chunks, turns

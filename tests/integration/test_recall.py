@@ -17,7 +17,7 @@ from producers.settings import Settings, load_settings
 from query.recall import Answer, Question, Recaller
 from workers.embedding.registry import load_embedder
 from workers.ingest import Arrival, Pipeline
-from workers.ledger import entry_order
+from workers.order import entry_order
 from workers.runtime import space_of
 from workers.stores.catalog import ActiveSpace, Catalog
 from workers.stores.scope import Scope, ScopedTurn, in_scope

@@ -59,6 +59,7 @@ def test_it_listens_on_a_private_socket_only_and_is_set_for_durability(settings:
             "port": "0",
             "appendonly": "yes",
             "appendfsync": "always",
+            "aof-use-rdb-preamble": "no",
             "save": "",
             "maxmemory-policy": "noeviction",
             "aof-load-truncated": "yes",

@@ -20,7 +20,8 @@ from producers.errors import SpoolFull, StreamUnavailable
 from producers.events import TurnEvent, parse_event
 from producers.keys import EVENT_FIELD, Keys
 from producers.settings import Settings
-from producers.spool import SpoolFile, spooled
+from producers.spool import spooled
+from producers.spool_file import SpoolFile
 from producers.stream import EventStream
 from stepped import Stepped, turn
 from workers.progress import read_progress

@@ -11,7 +11,7 @@ from producers.events import TurnEvent
 from producers.settings import Settings, load_settings
 from workers.embedding.hashing import HashingEmbedder
 from workers.ingest import Arrival, Pipeline
-from workers.ledger import entry_order
+from workers.order import entry_order
 from workers.runtime import space_of
 from workers.status import gather_status
 from workers.stores.catalog import ActiveSpace, Catalog

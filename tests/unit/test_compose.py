@@ -100,6 +100,7 @@ def test_redis_keeps_accepted_turns_on_disk_and_never_evicts() -> None:
     given = dict(zip(options[::2], options[1::2], strict=True))
     assert given["--appendonly"] == "yes"
     assert given["--appendfsync"] == "always"
+    assert given["--aof-use-rdb-preamble"] == "no", "or forgotten turns stay in its file"
     assert given["--maxmemory-policy"] == "noeviction"
     assert "/data" in {volume.partition(":")[2] for volume in SERVICES["redis"]["volumes"]}
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.intake import batch_job_id, cut_batches, redelivery_size
-from workers.ledger import Entry, entry_order
+from workers.ledger import Entry
+from workers.order import entry_order
 
 
 def entries(*sizes: int) -> list[Entry]:

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from producers.errors import SpoolFull, StreamUnavailable
 from producers.settings import Settings, load_settings
-from producers.spool import SEGMENT_BYTES, Spool, Spooled, decode, encode, locked, spooled, spooled_for_others
+from producers.spool import SEGMENT_BYTES, Spool, Spooled, spooled, spooled_for_others
+from producers.spool_file import decode, encode, locked
 
 PAYLOADS = st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=5)
 DISK = hypothesis_settings(deadline=None, max_examples=50)

@@ -8,11 +8,12 @@ from typing import Any
 from producers.errors import UsageError
 from producers.logs import get_logger
 from producers.settings import Settings
+from workers.maintenance.forget import resume
 from workers.maintenance.index import keep_indexes
 from workers.stores.catalog import Catalog
 from workers.stores.vectors import VectorStore
 
-JOBS = ("index",)
+JOBS = ("index", "forget")
 
 log = get_logger(__name__)
 
@@ -21,10 +22,23 @@ def run_job(name: str, settings: Settings) -> dict[str, Any]:
     """Run `name` now and return its figures. Raises `UsageError` for a job that does not exist."""
     if name not in JOBS:
         raise UsageError(f"no maintenance job {name!r}; there are: {', '.join(JOBS)}")
-    catalog = Catalog.open(settings.catalog_location)
-    active = catalog.active_space()
-    if active is None:
-        return {"outcome": "nothing stored yet"}
-    figures: dict[str, Any] = keep_indexes(VectorStore(settings.vectors_location), active.space, now=datetime.now(UTC))
+    figures = _index(settings) if name == "index" else _finish_forgets(settings)
     log.info("maintenance_done", job=name, **figures)
     return figures
+
+
+def _index(settings: Settings) -> dict[str, Any]:
+    catalog = Catalog.open(settings.catalog_location)
+    try:
+        active = catalog.active_space()
+        if active is None:
+            return {"outcome": "nothing stored yet"}
+        with catalog.locks.maintaining():
+            return keep_indexes(VectorStore(settings.vectors_location), active.space, now=datetime.now(UTC))
+    finally:
+        catalog.close()
+
+
+def _finish_forgets(settings: Settings) -> dict[str, Any]:
+    reports = resume(settings)
+    return {"finished": sum(report.verified for report in reports), "left": sum(not one.verified for one in reports)}

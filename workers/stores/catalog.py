@@ -17,10 +17,12 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, RowMapping
 
 from producers.errors import ModelError
-from workers.stores.engine import mapped_errors, open_engine, shown_url, write_transaction
+from workers.stores.engine import mapped_errors, open_engine, scrub, shown_url, write_transaction
+from workers.stores.locks import StoreLocks
 from workers.stores.scope import Scope, ScopedTurn, in_scope
 from workers.stores.space import Space
 from workers.stores.tables import PENDING, chunks, spaces, turns
+from workers.stores.tombstones import Tombstones
 from workers.stores.turn_writer import KnownTurn, Outcome, TurnWrite, known_turns, mark_indexed, slices, write_turns
 
 
@@ -71,6 +73,8 @@ class Catalog:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._where = shown_url(engine.url)
+        self.locks = StoreLocks(engine)
+        self.tombstones = Tombstones(engine)
 
     @classmethod
     def open(cls, location: str | Path, *, create: bool = False) -> Catalog:
@@ -144,6 +148,11 @@ class Catalog:
         with self._reading() as connection:
             return _active_space(connection)
 
+    def spaces(self) -> list[Space]:
+        """Every space that has ever been made, active or not."""
+        with self._reading() as connection:
+            return [_space(row) for row in connection.execute(sa.select(spaces)).mappings()]
+
     def adopt_space(self, wanted: ActiveSpace) -> None:
         """Make `wanted` the active space if there is none yet. Raises `ModelError` when another one is active."""
         with write_transaction(self._engine) as connection:
@@ -165,6 +174,10 @@ class Catalog:
                 f"{_describe(wanted.space)}. Vectors of two models never mix: set the embedder and chunk settings "
                 "back, or use another data dir"
             )
+
+    def scrub(self) -> None:
+        """Leave no byte of deleted rows in the database's own files; it is rewritten, and writers wait meanwhile."""
+        scrub(self._engine)
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
@@ -207,9 +220,12 @@ def _active_space(connection: Connection) -> ActiveSpace | None:
     row = connection.execute(sa.select(spaces).where(spaces.c.active)).mappings().first()
     if row is None:
         return None
-    space = Space(row["embedder"], row["dimension"], row["chunk_tokens"], row["chunk_overlap"])
     scripts = frozenset(json.loads(row["scripts"])) if row["scripts"] is not None else None
-    return ActiveSpace(space, row["setting"], scripts)
+    return ActiveSpace(_space(row), row["setting"], scripts)
+
+
+def _space(row: RowMapping) -> Space:
+    return Space(row["embedder"], row["dimension"], row["chunk_tokens"], row["chunk_overlap"])
 
 
 def _describe(space: Space) -> str:

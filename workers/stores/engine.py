@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +16,16 @@ from sqlalchemy.engine.url import URL, make_url
 
 from producers.errors import NotReady, SettingsError, StoreUnavailable
 from producers.settings import without_password
+from workers.stores.tables import METADATA
 
 BACKENDS = ("sqlite", "postgresql")
-HEAD = "0001"
+HEAD = "0002"
 """The schema revision this code reads and writes; the newest file in migrations/versions."""
 BUSY_TIMEOUT_MS = 30_000
 """How long a SQLite writer waits for another; a write of one batch takes about 10 ms."""
+_NO_TRANSACTION = "no_transaction"
+"""Execution option for the SQLite statements that must stand outside of one."""
+CHECKPOINT_POLL = 0.05
 WRITE_LOCK = 0x5C09E
 """PostgreSQL advisory lock that makes catalog writers take turns, as SQLite's own lock does."""
 
@@ -92,6 +97,27 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
             yield connection
 
 
+def scrub(engine: Engine) -> None:
+    """Rewrite the database without what was deleted, and its write-ahead log too.
+
+    PostgreSQL's log and backups are its administrator's. Raises `StoreUnavailable`, also when readers stay too long.
+    """
+    where = shown_url(engine.url)
+    with mapped_errors(where), engine.connect() as connection:
+        if engine.dialect.name == "postgresql":
+            connection = connection.execution_options(isolation_level="AUTOCOMMIT")
+            for table in METADATA.sorted_tables:
+                connection.exec_driver_sql(f"VACUUM (FULL) {table.name}")
+            return
+        connection = connection.execution_options(**{_NO_TRANSACTION: True})
+        connection.exec_driver_sql("VACUUM")
+        deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+        while connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]:
+            if time.monotonic() > deadline:
+                raise StoreUnavailable(f"catalog {where}: a reader kept its write-ahead log busy; try again")
+            time.sleep(CHECKPOINT_POLL)
+
+
 @contextmanager
 def mapped_errors(where: str) -> Iterator[None]:
     """Map the driver's errors onto ours, naming the catalog; a statement and its values never reach a message."""
@@ -128,6 +154,8 @@ def _sqlite_pragmas(connection: Any, _record: object) -> None:
 
 
 def _sqlite_begin(connection: Connection) -> None:
+    if connection.get_execution_options().get(_NO_TRANSACTION):
+        return
     # IMMEDIATE takes the write lock at once and waits for it; an upgrade from a read could fail without waiting.
     writes = connection.get_execution_options().get("writes")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from producers.errors import UsageError
 from workers.stores.scope import Scope
+from workers.stores.selection import Selection
 
 
 def quoted(value: str) -> str:
@@ -58,3 +59,16 @@ def scope_filter(scope: Scope) -> str:
     if scope.until_us is not None:
         clauses.append(f"created_at_us < {scope.until_us}")
     return " AND ".join(clauses)
+
+
+def selection_filter(selection: Selection, cutoff: str) -> str:
+    """The rows of the selection that were accepted up to `cutoff`, as a Lance filter."""
+    clauses = [any_of("tenant", [selection.tenant])]
+    if selection.session is not None:
+        clauses.append(any_of("session_id", [selection.session]))
+    if selection.agent is not None:
+        clauses.append(any_of("agent_id", [selection.agent]))
+    if selection.before_us is not None and selection.before_order is not None:
+        unsaid = f"created_at_us IS NULL AND entry_order < {quoted(selection.before_order)}"
+        clauses.append(f"(created_at_us < {selection.before_us} OR ({unsaid}))")
+    return " AND ".join([*clauses, f"entry_order <= {quoted(cutoff)}"])

@@ -29,6 +29,8 @@ class VectorRow:
     vector_id: str
     turn_key: str
     content_hash: str
+    entry_order: str
+    """Zero-padded id of the stream entry it came with: a forget leaves what was accepted after it."""
     tenant: str
     agent_id: str | None
     session_id: str

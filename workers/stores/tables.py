@@ -63,3 +63,22 @@ chunks = Table(
     Column("language", String(64)),
     Index("chunks_by_turn", "turn_key"),
 )
+
+tombstones = Table(
+    "tombstones",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("tenant_digest", String(KEY_LENGTH), nullable=False),
+    Column("session_digest", String(KEY_LENGTH)),
+    Column("agent_digest", String(KEY_LENGTH)),
+    Column("before_us", BigInteger),
+    Column("cutoff", String(40), nullable=False),  # zero-padded entry order; what was accepted later is not covered
+    Column("tenant", String(256)),  # these three in plain only until everything is erased
+    Column("session_id", String(256)),
+    Column("agent_id", String(256)),
+    Column("turns", Integer, nullable=False),
+    Column("chunks", Integer, nullable=False),
+    Column("created_at_us", BigInteger, nullable=False),
+    Column("erased_at_us", BigInteger),  # NULL while the erasure is not finished
+    Index("tombstones_by_tenant", "tenant_digest"),
+)

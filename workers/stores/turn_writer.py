@@ -16,10 +16,12 @@ from sqlalchemy.engine import Connection
 
 from producers.errors import StoreUnavailable
 from producers.events import TurnEvent, utc_microseconds
+from workers.stores.selection import Facts
 from workers.stores.tables import INDEXED, PENDING, chunks, turns
+from workers.stores.tombstones import tombstones_of
 
-Outcome = Literal["new", "revision", "resume", "duplicate", "stale"]
-"""What an arriving event is to the catalog; the first three are written, the last two are not."""
+Outcome = Literal["new", "revision", "resume", "duplicate", "stale", "forgotten"]
+"""What an arriving event is to the catalog; the first three are written, the others are not."""
 WRITTEN = ("new", "revision", "resume")
 QUERY_VALUES = 500
 """Values in one IN list; SQLite allows 32,766 in a statement."""
@@ -55,6 +57,8 @@ class TurnWrite:
     event: TurnEvent
     entry_order: str
     chunks: tuple[ChunkSpan, ...]
+    accepted: str | None = None
+    """The order of the moment when a spool accepted the event; None: the stream did, in `entry_order`."""
 
 
 def judge(event_hash: str, entry_order: str, known: KnownTurn | None) -> Outcome:
@@ -72,12 +76,19 @@ def judge(event_hash: str, entry_order: str, known: KnownTurn | None) -> Outcome
 def write_turns(connection: Connection, space_id: str, writes: Sequence[TurnWrite]) -> list[Outcome]:
     """Store turns and chunks as pending; one outcome a write, in order. The identities must be distinct.
 
+    An event that a tombstone covers is forgotten: it was accepted before, and comes too late.
     A write without chunks stands for a duplicate or a stale revision; raises `StoreUnavailable` when it is neither.
     A duplicate still raises the entry order, so that an older revision that arrives later stays older.
     """
     now = time.time_ns() // 1000
     known = known_turns(connection, [write.event.key for write in writes])
-    outcomes = [judge(w.event.content_hash, w.entry_order, known.get(w.event.key)) for w in writes]
+    graves = tombstones_of(connection, [write.event.tenant for write in writes])
+    outcomes: list[Outcome] = [
+        "forgotten"
+        if any(grave.covers(Facts.of_event(w.event, w.accepted or w.entry_order)) for grave in graves)
+        else judge(w.event.content_hash, w.entry_order, known.get(w.event.key))
+        for w in writes
+    ]
     if any(outcome in WRITTEN and not write.chunks for write, outcome in zip(writes, outcomes, strict=True)):
         # It was a duplicate when the caller looked, so it was not chunked; looking again will chunk it.
         raise StoreUnavailable("catalog: a turn changed while its duplicate was on its way; the batch is tried again")

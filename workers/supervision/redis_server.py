@@ -82,6 +82,7 @@ def server_argv(binary: Path, settings: Settings) -> list[str]:
         "dir": str(redis_dir(settings)),
         "appendonly": "yes",
         "appendfsync": "always",
+        "aof-use-rdb-preamble": "no",  # that form keeps a deleted stream entry as long as its neighbours
         "aof-load-truncated": "yes",  # a kill in the middle of a write leaves a partial, unanswered entry
         "save": "",  # the append-only file is the one copy
         "maxmemory-policy": "noeviction",  # an evicted stream is lost turns

@@ -1,0 +1,171 @@
+"""Forgetting in a running system: while its tenant's turns are pushed, and with kill -9 of whoever is at it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producers.connection import connect
+from producers.events import TurnEvent
+from producers.settings import Settings, load_settings
+from producers.stream import EventStream
+from query.recall import Question, Recaller
+from stepped import turn
+from system import Cli, stop
+from workers.stores.scope import Scope
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
+
+SESSIONS = 50
+TURNS = 20
+HIDDEN_SECONDS = 1.0
+"""Until recall returns nothing of it; the command needs as long again to start on a machine that is not loaded."""
+START_SECONDS = 10.0
+SEED = 20_271
+
+
+def said(session: int, index: int) -> TurnEvent:
+    content = f"the kestrel-{session}-{index}-quartz flew over 证书{session}号第{index}次过期了"
+    return turn(content, index, tenant="acme", session_id=f"s{session}")
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[tuple[Cli, Settings]]:
+    """A system that is up with two workers and has 50 sessions of one tenant."""
+    cli = Cli(tmp_path / "data")
+    process = cli.start("up", "--workers", "2")
+    try:
+        cli.wait_ready(process)
+        settings = load_settings(data_dir=cli.data_dir, embedder="hashing", reranker="none")
+        with EventStream(settings) as stream:
+            stream.append(said(session, index) for session in range(SESSIONS) for index in range(TURNS))
+        assert cli.run("drain").code == 0
+        yield cli, settings
+    finally:
+        assert stop(process) == 0
+
+
+class Pushing:
+    """A thread that pushes turns of the other sessions until it is stopped."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.pushed = 0
+
+    def __enter__(self) -> Pushing:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with EventStream(self._settings) as stream:
+            while not self._stop.wait(0.01):
+                batch = range(self.pushed, self.pushed + 20)
+                stream.append(said(10 + n % 20, 1000 + n) for n in batch)
+                self.pushed = batch.stop
+
+
+def bytes_left(settings: Settings, session: int) -> list[str]:
+    """Files and Redis keys that hold a turn of the session."""
+    texts = [f"kestrel-{session}-{index}-quartz".encode() for index in range(TURNS)]
+    texts.append(f"证书{session}号".encode())
+    found = []
+    for path in settings.data_dir.rglob("*"):
+        if path.is_file():
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:  # a store has replaced it
+                continue
+            found += [path.name] if any(text in data for text in texts) else []
+    with connect(settings) as client:
+        server: Any = client
+        for key in server.keys("*"):
+            readers: dict[bytes, Callable[[Any], Any]] = {
+                b"stream": server.xrange,
+                b"hash": server.hgetall,
+                b"set": server.smembers,
+                b"zset": lambda key: server.zrange(key, 0, -1),
+                b"list": lambda key: server.lrange(key, 0, -1),
+            }
+            value = str(readers.get(server.type(key), server.get)(key))
+            found += [str(key)] if any(text.decode() in value or str(text)[2:-1] in value for text in texts) else []
+    return found
+
+
+def sessions_recalled(recaller: Recaller, session: int) -> set[str]:
+    answer = recaller.recall(Question(f"kestrel-{session}-7-quartz", Scope("acme"), k=50))
+    return {hit.session_id for hit in answer.hits}
+
+
+def test_a_session_among_fifty_is_gone_within_a_second_while_its_tenant_pushes(running: tuple[Cli, Settings]) -> None:
+    cli, settings = running
+    recaller = Recaller.open(settings)
+    assert "s7" in sessions_recalled(recaller, 7)
+    assert bytes_left(settings, 7), "the search finds what is there"
+    with Pushing(settings) as pushing:
+        forgetting = cli.start("forget", "--tenant", "acme", "--session", "s7", "--json")
+        marker = settings.data_dir / "forgetting" / "1.json"  # written as the tombstone is
+        deadline = time.monotonic() + START_SECONDS
+        while not marker.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        began = time.monotonic()
+        while "s7" in sessions_recalled(recaller, 7):
+            assert time.monotonic() - began < HIDDEN_SECONDS
+        assert forgetting.stdout is not None
+        out = forgetting.stdout.read()
+        forgetting.stdout.close()
+        assert forgetting.wait(60) == 0
+        report = json.loads(out)
+        assert (report["turns"], report["verified"], report["found"]) == (TURNS, True, [])
+        assert report["searched"]["pieces"] > 0
+        assert bytes_left(settings, 7) == []
+        assert "s7" not in sessions_recalled(recaller, 7)
+    assert pushing.pushed > 0
+    drained = cli.run("drain", "--json")
+    assert drained.json["turns"] == (SESSIONS - 1) * TURNS + pushing.pushed
+    assert bytes_left(settings, 7) == []
+    assert "s8" in sessions_recalled(recaller, 8)
+
+
+def test_a_forget_that_is_killed_at_any_moment_is_finished_by_the_next(running: tuple[Cli, Settings]) -> None:
+    cli, settings = running
+    rng = random.Random(SEED)
+    with Pushing(settings) as pushing:
+        for session in range(5):
+            process = cli.start("forget", "--tenant", "acme", "--session", f"s{session}")
+            time.sleep(rng.uniform(0.8, 3.0))
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+            victims = cli.run("status", "--json").json["processes"]["children"]
+            worker = rng.choice(
+                [c["process"]["pid"] for c in victims if c["name"].startswith("worker") and c["process"]]
+            )
+            os.kill(worker, signal.SIGKILL)  # also when it is writing, and holds a lock
+        assert cli.run("forget", "--resume").code == 0
+    left = cli.run("forget", "--tenant", "acme", "--session", "s0", "--json")
+    assert (left.code, left.json["verified"]) == (0, True), left.out + left.err
+    drained = cli.run("drain", "--json")
+    recaller = Recaller.open(settings)
+    # One that was killed before its first step has changed nothing at all.
+    gone = [session for session in range(5) if f"s{session}" not in sessions_recalled(recaller, session)]
+    assert 0 in gone
+    assert [session for session in gone if bytes_left(settings, session)] == []
+    assert drained.json["turns"] == (SESSIONS - len(gone)) * TURNS + pushing.pushed
+    assert not any("forget" in line for line in cli.run("status", "--json").json["degraded"])
