@@ -167,6 +167,7 @@ def test_a_vector_whose_turn_was_replaced_is_never_returned(memory: Memory) -> N
         vector_id=old,
         turn_key=event.key,
         content_hash=event.content_hash,
+        entry_order=entry_order("1-0"),
         tenant="t",
         agent_id=None,
         session_id="s",

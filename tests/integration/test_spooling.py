@@ -137,7 +137,7 @@ def test_a_sender_that_dies_between_redis_and_its_file_is_not_repeated(
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
-            patched.setattr("producers.spool.SpoolFile.advance", die)
+            patched.setattr("producers.spool_file.SpoolFile.advance", die)
             stream = EventStream(settings)
             with pytest.raises(KeyboardInterrupt):
                 stream.send_spooled()

@@ -201,7 +201,7 @@ def test_a_failed_fsync_is_no_accepted_append(settings: Settings, monkeypatch: p
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patched:
-        patched.setattr("producers.spool.os.fsync", fail)
+        patched.setattr("producers.spool_file.os.fsync", fail)
         with pytest.raises(StreamUnavailable, match="Input/output error"):
             spool.append([b"lost"], "away")
     spool.append([b"more"], "away")

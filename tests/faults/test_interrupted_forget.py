@@ -9,7 +9,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from query.recall import Question, Recaller
 from stepped import turn
 from system import Cli, stop
 from workers.stores.scope import Scope
+from workers.supervision.tree_state import read_state
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(240)]
 
@@ -30,6 +30,9 @@ TURNS = 20
 HIDDEN_SECONDS = 1.0
 """Until recall returns nothing of it; the command needs as long again to start on a machine that is not loaded."""
 START_SECONDS = 10.0
+KILLS = 3
+SECOND_PUSH = 100_000
+"""Turn index from which the second test pushes, so that no turn of the first is pushed again."""
 SEED = 20_271
 
 
@@ -38,10 +41,10 @@ def said(session: int, index: int) -> TurnEvent:
     return turn(content, index, tenant="acme", session_id=f"s{session}")
 
 
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[tuple[Cli, Settings]]:
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cli, Settings]]:
     """A system that is up with two workers and has 50 sessions of one tenant."""
-    cli = Cli(tmp_path / "data")
+    cli = Cli(tmp_path_factory.mktemp("system") / "data")
     process = cli.start("up", "--workers", "2")
     try:
         cli.wait_ready(process)
@@ -57,7 +60,8 @@ def running(tmp_path: Path) -> Iterator[tuple[Cli, Settings]]:
 class Pushing:
     """A thread that pushes turns of the other sessions until it is stopped."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, first: int = 1000) -> None:
+        self._first = first
         self._settings = settings
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -75,7 +79,7 @@ class Pushing:
         with EventStream(self._settings) as stream:
             while not self._stop.wait(0.01):
                 batch = range(self.pushed, self.pushed + 20)
-                stream.append(said(10 + n % 20, 1000 + n) for n in batch)
+                stream.append(said(10 + n % 20, self._first + n) for n in batch)
                 self.pushed = batch.stop
 
 
@@ -145,27 +149,27 @@ def test_a_session_among_fifty_is_gone_within_a_second_while_its_tenant_pushes(r
 def test_a_forget_that_is_killed_at_any_moment_is_finished_by_the_next(running: tuple[Cli, Settings]) -> None:
     cli, settings = running
     rng = random.Random(SEED)
-    with Pushing(settings) as pushing:
-        for session in range(5):
+    before = cli.run("status", "--json").json["catalog"]["turns"]
+    with Pushing(settings, first=SECOND_PUSH) as pushing:
+        for session in range(KILLS):
             process = cli.start("forget", "--tenant", "acme", "--session", f"s{session}")
             time.sleep(rng.uniform(0.8, 3.0))
             process.kill()
             process.wait()
             assert process.stdout is not None
             process.stdout.close()
-            victims = cli.run("status", "--json").json["processes"]["children"]
-            worker = rng.choice(
-                [c["process"]["pid"] for c in victims if c["name"].startswith("worker") and c["process"]]
-            )
-            os.kill(worker, signal.SIGKILL)  # also when it is writing, and holds a lock
+            tree = read_state(settings.data_dir)
+            assert tree is not None
+            workers = [child.process for child in tree.children if child.name.startswith("worker") and child.process]
+            os.kill(rng.choice(workers).pid, signal.SIGKILL)  # also when it is writing, and holds a lock
         assert cli.run("forget", "--resume").code == 0
     left = cli.run("forget", "--tenant", "acme", "--session", "s0", "--json")
     assert (left.code, left.json["verified"]) == (0, True), left.out + left.err
     drained = cli.run("drain", "--json")
     recaller = Recaller.open(settings)
     # One that was killed before its first step has changed nothing at all.
-    gone = [session for session in range(5) if f"s{session}" not in sessions_recalled(recaller, session)]
+    gone = [session for session in range(KILLS) if f"s{session}" not in sessions_recalled(recaller, session)]
     assert 0 in gone
     assert [session for session in gone if bytes_left(settings, session)] == []
-    assert drained.json["turns"] == (SESSIONS - len(gone)) * TURNS + pushing.pushed
+    assert drained.json["turns"] == before - len(gone) * TURNS + pushing.pushed
     assert not any("forget" in line for line in cli.run("status", "--json").json["degraded"])
