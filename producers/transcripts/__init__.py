@@ -1,0 +1,1 @@
+"""Readers of the transcripts that agents leave on disk; one format, one file."""
