@@ -18,6 +18,7 @@ from sqlalchemy.engine import Connection, Engine, RowMapping
 
 from producers.errors import ModelError
 from workers.stores.engine import mapped_errors, open_engine, scrub, shown_url, write_transaction
+from workers.stores.imports import Imports
 from workers.stores.locks import StoreLocks
 from workers.stores.scope import Scope, ScopedTurn, in_scope
 from workers.stores.space import Space
@@ -75,6 +76,7 @@ class Catalog:
         self._where = shown_url(engine.url)
         self.locks = StoreLocks(engine)
         self.tombstones = Tombstones(engine)
+        self.imports = Imports(engine)
 
     @classmethod
     def open(cls, location: str | Path, *, create: bool = False) -> Catalog:

@@ -19,7 +19,7 @@ from producers.settings import without_password
 from workers.stores.tables import METADATA
 
 BACKENDS = ("sqlite", "postgresql")
-HEAD = "0002"
+HEAD = "0003"
 """The schema revision this code reads and writes; the newest file in migrations/versions."""
 BUSY_TIMEOUT_MS = 30_000
 """How long a SQLite writer waits for another; a write of one batch takes about 10 ms."""

@@ -82,3 +82,32 @@ tombstones = Table(
     Column("erased_at_us", BigInteger),  # NULL while the erasure is not finished
     Index("tombstones_by_tenant", "tenant_digest"),
 )
+
+imports = Table(
+    "imports",
+    METADATA,
+    Column("file_key", String(KEY_LENGTH), primary_key=True),  # digest of tenant, session prefix and path
+    Column("path", Text, nullable=False),
+    Column("format", String(64), nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("mtime_us", BigInteger, nullable=False),
+    Column("inode", BigInteger, nullable=False),
+    Column("ends_digest", String(KEY_LENGTH), nullable=False),  # of its first bytes and the last before `size`
+    Column("state", Text),  # JSON of the reader; NULL before its first mark
+    Column("batch", Integer, nullable=False),  # of `imported` rows, the last that was planned
+    Column("sent_batch", Integer, nullable=False),  # and the last that is on the stream
+    Column("finished", Boolean, nullable=False),
+    Column("turns", BigInteger, nullable=False),
+    Column("updated_at_us", BigInteger, nullable=False),
+)
+
+imported = Table(
+    "imported",
+    METADATA,
+    Column("origin", String(KEY_LENGTH), primary_key=True),  # digest of tenant, prefix, format and the message's origin
+    Column("session_digest", String(KEY_LENGTH), nullable=False),
+    Column("turn_index", BigInteger, nullable=False),
+    Column("file_key", String(KEY_LENGTH), nullable=False),
+    Column("batch", Integer, nullable=False),
+    Index("imported_by_session", "session_digest", "turn_index"),
+)

@@ -1,0 +1,202 @@
+"""What the catalog remembers of imported transcripts: how far each file has come, and where each turn went. Does I/O.
+
+A batch is planned before it is sent: its origins and their places in their sessions are on disk, so that whoever sends
+it again after a kill sends exactly the same turns.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from workers.stores.engine import mapped_errors, shown_url, write_transaction
+from workers.stores.tables import imported, imports, turns
+from workers.stores.turn_writer import slices
+
+
+@dataclass(frozen=True)
+class FileStamp:
+    """What tells whether a file is the one that was read before, and has only grown."""
+
+    size: int
+    mtime_us: int
+    inode: int
+    ends_digest: str
+    """Of its first bytes and of the last bytes before `size`."""
+
+
+@dataclass(frozen=True)
+class FileProgress:
+    """How far one file has come."""
+
+    stamp: FileStamp
+    state: dict[str, Any] | None
+    batch: int
+    sent_batch: int
+    finished: bool
+    turns: int
+
+
+@dataclass(frozen=True)
+class Known:
+    """A turn that was planned before."""
+
+    turn_index: int
+    sent: bool
+    """Whether its batch is known to be on the stream; otherwise it is sent again, as the same turn."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A turn that is about to be sent."""
+
+    origin: str
+    session_digest: str
+    turn_index: int
+
+
+class Imports:
+    """The import records of one catalog; each call is one transaction."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._where = shown_url(engine.url)
+
+    def progress(self, file_key: str) -> FileProgress | None:
+        """What is known of a file; None when it was never begun."""
+        with self._reading() as connection:
+            row = connection.execute(sa.select(imports).where(imports.c.file_key == file_key)).mappings().first()
+        if row is None:
+            return None
+        return FileProgress(
+            stamp=FileStamp(row["size"], row["mtime_us"], row["inode"], row["ends_digest"]),
+            state=json.loads(row["state"]) if row["state"] is not None else None,
+            batch=row["batch"],
+            sent_batch=row["sent_batch"],
+            finished=row["finished"],
+            turns=row["turns"],
+        )
+
+    def known(self, origins: Sequence[str]) -> dict[str, Known]:
+        """Those of the origins that were planned before, by whichever file."""
+        columns = (imported.c.origin, imported.c.turn_index, imported.c.batch, imports.c.sent_batch)
+        query = sa.select(*columns).join(imports, imported.c.file_key == imports.c.file_key)
+        found = {}
+        with self._reading() as connection:
+            for part in slices(origins):
+                for row in connection.execute(query.where(imported.c.origin.in_(part))):
+                    found[row.origin] = Known(row.turn_index, row.batch <= row.sent_batch)
+        return found
+
+    def next_indexes(self, sessions: Mapping[str, tuple[str, str]], source: str) -> dict[str, int]:
+        """For each session digest → (tenant, session): the first turn index behind all that is known of the session.
+
+        Turns of `source` itself count as planned, not as stored: the latter come later, and a second look must give
+        the same.
+        """
+        found = dict.fromkeys(sessions, 0)
+        with self._reading() as connection:
+            for part in slices(list(sessions)):
+                query = sa.select(imported.c.session_digest, sa.func.max(imported.c.turn_index))
+                query = query.where(imported.c.session_digest.in_(part)).group_by(imported.c.session_digest)
+                for digest, last in connection.execute(query):
+                    found[digest] = last + 1
+            for digest, (tenant, session) in sessions.items():
+                if found[digest] == 0:
+                    elsewhere = sa.select(sa.func.max(turns.c.turn_index)).where(
+                        turns.c.tenant == tenant, turns.c.session_id == session, turns.c.source != source
+                    )
+                    last = connection.execute(elsewhere).scalar()
+                    found[digest] = 0 if last is None else last + 1
+        return found
+
+    def said_live(self, tenant: str, session: str, source: str, hashes: Sequence[str]) -> set[tuple[str, str]]:
+        """(role, content hash) of the turns among `hashes` that the session got from elsewhere than `source`."""
+        found: set[tuple[str, str]] = set()
+        query = sa.select(turns.c.role, turns.c.content_hash).where(
+            turns.c.tenant == tenant, turns.c.session_id == session, turns.c.source != source
+        )
+        with self._reading() as connection:
+            for part in slices(hashes):
+                found |= {
+                    (row.role, row.content_hash)
+                    for row in connection.execute(query.where(turns.c.content_hash.in_(part)))
+                }
+        return found
+
+    def begin(self, file_key: str, path: str, format_name: str, stamp: FileStamp, *, anew: bool) -> FileProgress:
+        """Note that the file is being read; `anew` when its earlier state is no good."""
+        values = {
+            "path": path,
+            "format": format_name,
+            **_stamp_values(stamp),
+            "finished": False,
+            "updated_at_us": _now_us(),
+        }
+        with write_transaction(self._engine) as connection:
+            known = connection.execute(sa.select(imports.c.file_key).where(imports.c.file_key == file_key)).first()
+            if known is None:
+                row = {"file_key": file_key, "state": None, "batch": 0, "sent_batch": 0, "turns": 0, **values}
+                connection.execute(imports.insert(), row)
+            else:
+                values |= {"state": None} if anew else {}
+                connection.execute(imports.update().where(imports.c.file_key == file_key).values(values))
+        found = self.progress(file_key)
+        assert found is not None
+        return found
+
+    def plan(self, file_key: str, batch: int, planned: Sequence[Planned]) -> None:
+        """Note what is about to be sent as this batch of the file."""
+        rows = [
+            {
+                "origin": one.origin,
+                "session_digest": one.session_digest,
+                "turn_index": one.turn_index,
+                "file_key": file_key,
+                "batch": batch,
+            }
+            for one in planned
+        ]
+        with write_transaction(self._engine) as connection:
+            connection.execute(imported.insert(), rows)
+            connection.execute(imports.update().where(imports.c.file_key == file_key).values(batch=batch))
+
+    def sent(
+        self, file_key: str, batch: int, *, turns_sent: int, state: dict[str, Any] | None, finished: bool = False
+    ) -> None:
+        """Everything up to this batch is on the stream, and the reader goes on from `state` (None: as before)."""
+        values: dict[str, Any] = {
+            "batch": batch,
+            "sent_batch": batch,
+            "turns": imports.c.turns + turns_sent,
+            "finished": finished,
+            "updated_at_us": _now_us(),
+        }
+        values |= {} if state is None else {"state": json.dumps(state)}
+        with write_transaction(self._engine) as connection:
+            connection.execute(imports.update().where(imports.c.file_key == file_key).values(values))
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with mapped_errors(self._where), self._engine.connect() as connection:
+            yield connection
+
+
+def _stamp_values(stamp: FileStamp) -> dict[str, Any]:
+    return {
+        "size": stamp.size,
+        "mtime_us": stamp.mtime_us,
+        "inode": stamp.inode,
+        "ends_digest": stamp.ends_digest,
+    }
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
