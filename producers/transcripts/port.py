@@ -105,7 +105,7 @@ class Reader(Protocol):
     name: str
     """As `--format` takes it and the turn's `source` shows it: `claude-code`."""
     in_place: bool
-    """The file is changed in place, as a database is: `state` names rows, not bytes, and stays good whatever happens."""
+    """The file is changed in place, as a database is: `state` names rows, not bytes, and stays good."""
 
     def recognises(self, sample: Sample) -> bool:
         """Whether the file is in this format, by its content; the name may only support it. Never raises."""
