@@ -13,7 +13,7 @@ import pytest
 from producers.connection import connect
 from producers.events import TurnEvent
 from producers.keys import Keys
-from producers.settings import Settings
+from producers.settings import Lane, Settings
 from producers.stream import EventStream
 from workers.intake import Intake
 from workers.ledger import Ledger
@@ -30,21 +30,22 @@ def turn(content: str, index: int = 0, **fields: Any) -> TurnEvent:
 class Stepped:
     """The parts of the path, driven by hand: what intake and a worker do, when the test says so."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, lane: Lane = "live") -> None:
         self.settings = settings
+        self.lane = lane
         self.client = connect(settings)
         self.keys = Keys(settings.key_prefix)
         self.stop = Event()
         use_prefix(settings)
         self.pipeline, upkeep = build_ingest(settings, self.client)
         install(Runtime(settings, self.client, "worker", self.stop, self.pipeline, upkeep))
-        self.queue = rq_queue("live", self.client, settings)
-        self.intake = Intake(self.client, settings, "live", "intake", self.stop)
-        self.ledger = Ledger(self.client, settings, "live", "worker")
+        self.queue = rq_queue(lane, self.client, settings)
+        self.intake = Intake(self.client, settings, lane, "intake", self.stop)
+        self.ledger = Ledger(self.client, settings, lane, "worker")
         self.ledger.ensure_group()
 
     def push(self, *events: TurnEvent) -> None:
-        with EventStream(self.settings) as stream:
+        with EventStream(self.settings, self.lane) as stream:
             stream.append(events)
 
     def step(self) -> None:
@@ -87,7 +88,7 @@ class Stepped:
 
     def left(self) -> tuple[int, int]:
         """(entries in the stream, pending)."""
-        with EventStream(self.settings) as stream:
+        with EventStream(self.settings, self.lane) as stream:
             backlog = stream.backlog()
         return backlog.length, backlog.pending
 

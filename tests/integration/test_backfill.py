@@ -1,0 +1,260 @@
+"""Importing transcripts over a real catalog and a real stream: each turn once, whatever is interrupted or copied."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producers.connection import connect
+from producers.errors import StreamAway
+from producers.events import TurnEvent, parse_event
+from producers.keys import EVENT_FIELD, Keys
+from producers.settings import Settings
+from producers.stream import EventStream
+from producers.transcripts.port import Bad, Item, LeftOut, Mark, ReadOptions, Said, Sample, State, Unreadable
+from stepped import Stepped, turn
+from workers.backfill import importer as importing
+from workers.backfill.building import Target
+from workers.backfill.importer import FileToRead, Importer
+from workers.backfill.report import Report
+from workers.stores.catalog import Catalog
+
+pytestmark = pytest.mark.integration
+
+
+class Lines:
+    """A format of the test's own: `session|role|origin|content` a line, with a mark behind each."""
+
+    name = "lines"
+    in_place = False
+
+    def recognises(self, sample: Sample) -> bool:
+        return True
+
+    def read(self, path: Path, options: ReadOptions, state: State | None) -> Iterator[Item]:
+        offset = state["offset"] if state else 0
+        data = path.read_bytes()
+        for number, line in enumerate(data[offset:].splitlines(keepends=True), 1):
+            offset += len(line)
+            parts = line.decode().strip().split("|")
+            if parts == ["refused"]:
+                raise Unreadable("it says so")
+            if len(parts) == 4:
+                yield Said(parts[0], parts[1], parts[3], parts[2], f"line {number}")  # type: ignore[arg-type]
+            else:
+                yield LeftOut("comment") if parts[0].startswith("#") else Bad(f"line {number}", "not four fields")
+            yield Mark({"offset": offset}, offset / len(data))
+
+
+@pytest.fixture
+def catalog(live_settings: Settings) -> Iterator[Catalog]:
+    with closing(Catalog.open(live_settings.catalog_location, create=True)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "old.lines"
+    path.write_text(lines(range(10)))
+    return path
+
+
+def lines(numbers: range, session: str = "s") -> str:
+    return "".join(f"{session}|{'user' if n % 2 == 0 else 'assistant'}|o{n}|turn {n}\n" for n in numbers)
+
+
+def run(settings: Settings, catalog: Catalog, *paths: Path, **options: Any) -> Report:
+    target = options.pop("target", Target("t"))
+    with EventStream(settings, "backfill") as stream:
+        importer = Importer(settings, catalog.imports, target, ReadOptions(), stream=stream, **options)
+        return importer.run([FileToRead(path, Lines()) for path in paths])
+
+
+def sent(settings: Settings) -> list[TurnEvent]:
+    """What is on the backfill stream, in order."""
+    with connect(settings) as client:
+        rows = client.xrange(Keys(settings.key_prefix).stream("backfill"))
+    return [parse_event(fields[EVENT_FIELD], settings) for _, fields in rows]
+
+
+def identities(settings: Settings) -> list[tuple[str, int, str, str]]:
+    return [(e.session_id, e.turn_index, e.role, e.content) for e in sent(settings)]
+
+
+TEN = [("s", n, "user" if n % 2 == 0 else "assistant", f"turn {n}") for n in range(10)]
+
+
+def test_turns_arrive_in_order_with_their_place_and_a_second_run_sends_nothing(
+    live_settings: Settings, catalog: Catalog, file: Path
+) -> None:
+    first = run(live_settings, catalog, file)
+    assert (first.imported, first.already_there, first.bad) == (10, 0, 0)
+    assert identities(live_settings) == TEN
+    second = run(live_settings, catalog, file)
+    assert (second.imported, second.already_there, second.files[0].unchanged) == (0, 10, True)
+    assert identities(live_settings) == TEN
+
+
+def test_a_file_that_has_grown_is_read_from_where_it_ended(
+    live_settings: Settings, catalog: Catalog, file: Path
+) -> None:
+    run(live_settings, catalog, file)
+    with file.open("a") as grown:
+        grown.write(lines(range(10, 13)))
+    report = run(live_settings, catalog, file)
+    assert (report.imported, report.already_there) == (3, 0)
+    assert [index for _, index, _, _ in identities(live_settings)] == list(range(13))
+
+
+def test_a_file_that_was_written_anew_is_read_from_its_start_and_known_turns_are_known(
+    live_settings: Settings, catalog: Catalog, file: Path
+) -> None:
+    run(live_settings, catalog, file)
+    file.write_text("# a new first line\n" + lines(range(12)))
+    report = run(live_settings, catalog, file)
+    assert (report.imported, report.already_there, report.left_out()["comment"]) == (2, 10, 1)
+    assert [index for _, index, _, _ in identities(live_settings)] == list(range(12))
+
+
+def test_a_resumed_copy_adds_only_what_it_goes_on_with(
+    live_settings: Settings, catalog: Catalog, file: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "resumed.lines"
+    copy.write_text(lines(range(10)) + "s2|user|p0|new in the copy\ns|user|p1|goes on in the first session\n")
+    report = run(live_settings, catalog, file, copy)
+    assert (report.imported, report.already_there) == (12, 10)
+    assert identities(live_settings)[10:] == [
+        ("s2", 0, "user", "new in the copy"),
+        ("s", 10, "user", "goes on in the first session"),
+    ]
+
+
+@pytest.mark.parametrize("step", ["plan", "append", "sent"])
+def test_a_kill_at_any_step_sends_no_turn_under_two_identities(
+    live_settings: Settings, catalog: Catalog, file: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(importing, "BATCH", 3)
+
+    class Killed(BaseException):
+        pass
+
+    owner: Any = EventStream if step == "append" else type(catalog.imports)
+    real = getattr(owner, step)
+    calls = 0
+
+    def die_after(self: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2 and step == "sent":
+            raise Killed  # the turns are on the stream and nobody knows
+        answer = real(self, *args, **kwargs)
+        if calls == 2:
+            raise Killed
+        return answer
+
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, step, die_after)
+        with pytest.raises(Killed):
+            run(live_settings, catalog, file)
+    Stepped(live_settings, "backfill").settle()  # what was sent is stored before the import goes on
+    run(live_settings, catalog, file)
+    stepped = Stepped(live_settings, "backfill")
+    stepped.settle()
+    assert stepped.counts() == (10, 10, 10)
+    assert sorted(catalog.recent_contents(20)) == sorted(content for *_, content in TEN)
+
+
+def test_a_turn_that_was_said_live_is_not_imported_again_and_new_ones_go_behind_it(
+    live_settings: Settings, catalog: Catalog, file: Path
+) -> None:
+    stepped = Stepped(live_settings)
+    stepped.push(turn("turn 0", 0, tenant="t", role="user"), turn("turn 1", 1, tenant="t", role="assistant"))
+    stepped.settle()
+    report = run(live_settings, catalog, file)
+    assert (report.imported, report.already_there) == (8, 2)
+    assert [index for _, index, _, _ in identities(live_settings)] == list(range(2, 10))
+
+
+def test_tenants_and_prefixes_are_imports_of_their_own(live_settings: Settings, catalog: Catalog, file: Path) -> None:
+    for target in (Target("t"), Target("u"), Target("t", session_prefix="old-")):
+        assert run(live_settings, catalog, file, target=target).imported == 10
+    assert {(e.tenant, e.session_id) for e in sent(live_settings)} == {("t", "s"), ("u", "s"), ("t", "old-s")}
+
+
+def test_bad_places_are_reported_and_the_rest_is_imported(
+    live_settings: Settings, catalog: Catalog, file: Path, tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.lines"
+    bad.write_text("s|user|a|good\nbroken\n# comment\ns|user|b|good too\n")
+    refused = tmp_path / "refused.lines"
+    refused.write_text("refused\n")
+    report = run(live_settings, catalog, bad, refused, tmp_path / "missing.lines", file)
+    assert [one.unreadable for one in report.files] == [None, "it says so", "No such file or directory", None]
+    assert report.files[0].bad == [Bad("line 2", "not four fields")]
+    assert (report.imported, report.bad, report.left_out()) == (12, 3, {"comment": 1})
+
+
+def test_a_dry_run_counts_the_same_and_changes_nothing(
+    live_settings: Settings, catalog: Catalog, file: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.lines"
+    copy.write_text(file.read_text())
+    importer = Importer(live_settings, catalog.imports, Target("t"), ReadOptions(), stream=None)
+    report = importer.run([FileToRead(file, Lines()), FileToRead(copy, Lines())])
+    assert (report.imported, report.already_there) == (10, 10)
+    assert [event.content for event in report.examples] == [f"turn {n}" for n in range(importing.EXAMPLES)]
+    assert sent(live_settings) == []
+    assert run(live_settings, catalog, file).imported == 10
+
+
+def test_again_sends_the_same_turns_under_the_same_identities(
+    live_settings: Settings, catalog: Catalog, file: Path
+) -> None:
+    run(live_settings, catalog, file)
+    report = run(live_settings, catalog, file, again=True)
+    assert (report.imported, report.already_there) == (10, 0)
+    assert identities(live_settings) == TEN * 2
+
+
+def test_a_rate_is_kept(live_settings: Settings, catalog: Catalog, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(importing, "BATCH", 5)
+    monkeypatch.setattr("workers.backfill.importer.time.sleep", slept.append)
+    run(live_settings, catalog, file, rate=5.0)
+    assert slept
+    assert slept[0] == pytest.approx(2 / 5.0, abs=0.2)
+
+
+def test_the_import_waits_while_the_backfill_stream_is_full(
+    live_settings: Settings, catalog: Catalog, file: Path
+) -> None:
+    full = live_settings.model_copy(update={"high_water": 10, "append_timeout": 0.05})
+    run(full, catalog, file)
+    file.write_text(lines(range(12)))
+    waits: list[int] = []
+
+    def waited(turns: int, share: float) -> None:
+        waits.append(turns)
+        if len(waits) > 20:
+            with connect(full) as client:
+                client.xtrim(Keys(full.key_prefix).stream("backfill"), maxlen=0)
+
+    assert run(full, catalog, file, on_progress=waited).imported == 2
+    assert len(waits) > 20
+
+
+def test_a_redis_that_is_away_spools_and_without_a_spool_stops_with_what_was_sent_recorded(
+    settings: Settings, file: Path
+) -> None:
+    settings.data_dir.mkdir()
+    with closing(Catalog.open(settings.catalog_location, create=True)) as opened:
+        with pytest.raises(StreamAway):
+            run(settings.model_copy(update={"spool": False}), opened, file)
+        report = run(settings, opened, file)
+    assert report.imported == 10
+    assert json.loads(json.dumps(report.as_json(seconds=1.0, dry_run=False)))["imported"] == 10
