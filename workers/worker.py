@@ -17,6 +17,7 @@ from rq.serializers import JSONSerializer
 
 from producers.logs import get_logger
 from producers.settings import LANES, Settings
+from workers.malloc import share_arenas
 from workers.queues import MAINTENANCE, connect, rq_queue
 from workers.runtime import Runtime, build_ingest, install
 from workers.supervision.tree_state import mark_ready
@@ -49,6 +50,7 @@ class ResidentWorker(SimpleWorker):
 
 def run_worker(settings: Settings, name: str, *, maintenance: bool = False) -> None:
     """Work until SIGTERM or SIGINT, or until `worker_max_jobs` jobs are done and a fresh process is due."""
+    share_arenas()
     client = connect(settings)
     stopping = Event()
     unique_name = f"{name}-{socket.gethostname()}-{os.getpid()}"
