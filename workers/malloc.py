@@ -13,7 +13,7 @@ _M_ARENA_MAX = -8
 
 
 def share_arenas() -> None:
-    """Have all threads allocate from `ARENAS` arenas; call it before there are threads. Elsewhere than glibc: nothing."""
+    """Have all threads allocate from `ARENAS` arenas; to be called before there are threads. Only glibc knows how."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, ARENAS)

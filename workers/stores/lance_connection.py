@@ -31,14 +31,14 @@ LONGEST_PAUSE = 4.0
 class CacheBytes(NamedTuple):
     """Most that one process keeps of a location's indexes and of its tables' versions and files."""
 
-    index: int
+    indexes: int
     metadata: int
 
 
-WRITER_CACHE = CacheBytes(index=32 << 20, metadata=8 << 20)
-"""For a process that writes all day: each commit and each index upkeep leaves entries behind that nobody asks for again,
-and LanceDB's own bounds, 6 GiB and 1 GiB, let them grow with every batch. The key's index of 300,000 rows fits; an
-upsert of 256 rows took 46 ms instead of 33 at 500,000."""
+WRITER_CACHE = CacheBytes(indexes=32 << 20, metadata=8 << 20)
+"""For a process that writes all day: each commit and each index upkeep leaves entries behind that nobody asks for
+again, and LanceDB's own bounds, 6 GiB and 1 GiB, let them grow with every batch. The key's index of 300,000 rows fits;
+at 500,000 an upsert of 256 rows took 46 ms instead of 33."""
 
 
 class LanceConnection:
