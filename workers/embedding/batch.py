@@ -55,7 +55,8 @@ class VectorCache:
 class Pace:
     """Cuts texts into parts that the embedder reads in about `PART_SECONDS`, from how long it has just taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
         self._bytes_per_second = 0.0
 
     def parts(self, texts: Sequence[str], pause: Callable[[], None]) -> Iterator[Sequence[str]]:
@@ -68,9 +69,9 @@ class Pace:
                 size += len(texts[end].encode("utf-8", "replace"))
                 end += 1
             pause()
-            started = time.perf_counter()
+            started = self._clock()
             yield texts[at:end]
-            self._bytes_per_second = size / (time.perf_counter() - started)
+            self._bytes_per_second = size / (self._clock() - started)
             at = end
 
 
