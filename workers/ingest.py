@@ -8,7 +8,7 @@ Each step can be repeated: every id is derived from content. Acknowledging is th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from producers.crash_points import Point, reached
 from producers.events import TurnEvent, utc_microseconds
 from workers.chunking import Chunk, Chunker
-from workers.embedding.batch import VectorCache, embed_unique
+from workers.embedding.batch import Pace, VectorCache, embed_unique
 from workers.embedding.port import Embedder
 from workers.stores.catalog import Catalog
 from workers.stores.lance_schema import VectorRow
@@ -53,11 +53,13 @@ class Pipeline:
         self._space = space
         self._chunker = Chunker(embedder.token_counter(), space.chunk_tokens, space.chunk_overlap)
         self._cache = VectorCache()
+        self._pace = Pace()
 
-    def store(self, arrivals: Sequence[Arrival]) -> Counter[str]:
+    def store(self, arrivals: Sequence[Arrival], pause: Callable[[], None] = lambda: None) -> Counter[str]:
         """Store a batch; returns how many events were new, revision, resume, duplicate, stale or forgotten.
 
-        When it returns, recall finds the batch. When it raises, running it again with the same events is safe.
+        When it returns, recall finds the batch. When it raises, running it again with the same events is safe; so
+        `pause` may raise to stop it. It is called every second or two while nothing is written.
         """
         latest, outcomes = fold(arrivals)
         known = self._catalog.known([arrival.event.key for arrival in latest])
@@ -66,10 +68,15 @@ class Pipeline:
         for arrival in latest:
             outcome = judge(arrival.event.content_hash, arrival.order, known.get(arrival.event.key))
             (fresh if outcome in WRITTEN else older).append(arrival)
-        prepared = [Prepared(arrival, self._chunker.chunk(arrival.event.content)) for arrival in fresh]
+        prepared = []
+        for arrival in fresh:
+            pause()  # the longest turns take seconds each
+            prepared.append(Prepared(arrival, self._chunker.chunk(arrival.event.content)))
         reached(Point.AFTER_CHUNKING)
         texts = [chunk.text for item in prepared for chunk in item.chunks]
-        embedded = embed_unique(self._embedder, texts, cache=self._cache)
+        embedded = embed_unique(
+            self._embedder, texts, cache=self._cache, parts=lambda missing: self._pace.parts(missing, pause)
+        )
         # Duplicates and stale revisions go along without chunks: the catalog judges them again and keeps their order.
         writes = [self._write_of(item) for item in prepared]
         writes += [TurnWrite(arrival.event, arrival.order, (), arrival.accepted) for arrival in older]

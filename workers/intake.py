@@ -22,7 +22,7 @@ from producers.logs import get_logger
 from producers.settings import LANES, Lane, Settings
 from producers.stream import SEND_SECONDS, EventStream
 from workers.ledger import Entry, Ledger
-from workers.queues import rq_queue
+from workers.queues import FAILURE_TTL, record_ttl, rq_queue
 from workers.supervision.tree_state import mark_ready
 
 READ_PAGE = 64
@@ -33,8 +33,6 @@ QUEUE_POLL = 0.01
 """Seconds between two looks at a queue that is full."""
 FULL_BATCH_PATIENCE = 1.0
 """Seconds a short batch waits while other jobs wait anyway: a fuller batch costs no time then."""
-JOB_TTL_AFTER_FAILURE = 3600
-"""Seconds RQ keeps a failed job's record; the ledger, not RQ, decides what happens to its entries."""
 INGEST = "workers.jobs.ingest"
 """The job's dotted name: wire format."""
 HOUSEKEEPING_PER_LEASE = 3
@@ -126,8 +124,9 @@ class Intake:
                 args=(self._ledger.lane, list(entry_ids), delivery),
                 job_id=job_id,
                 unique=True,
+                ttl=record_ttl(self._settings),
                 result_ttl=0,
-                failure_ttl=JOB_TTL_AFTER_FAILURE,
+                failure_ttl=FAILURE_TTL,
                 description=f"{self._ledger.lane}: {len(entry_ids)} entries",
             )
             reached(Point.AFTER_ENQUEUE)
@@ -135,9 +134,10 @@ class Intake:
             log.info("batch_already_queued", lane=self._ledger.lane, job=job_id)
 
     def _keep_queued_leases(self) -> None:
-        """Renew the lease of what waits in RQ: it is not abandoned, its turn has not come."""
+        """Renew the lease of what waits in RQ, and the job's record: it is not abandoned, its turn has not come."""
         for job in self._queue.get_jobs():
             self._ledger.renew(job.args[1])
+            self._queue.connection.expire(job.key, record_ttl(self._settings))
 
     def _requeue_abandoned(self) -> None:
         """Enqueue what a dead process left behind; bury what has been delivered too often."""

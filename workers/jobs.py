@@ -99,7 +99,7 @@ class BatchJob:
 
     def _store(self, entries: Sequence[Entry], arrivals: Sequence[Arrival]) -> None:
         try:
-            outcomes = self._patiently(lambda: self._pipeline.store(arrivals))
+            outcomes = self._patiently(lambda: self._pipeline.store(arrivals, lambda: self._wait(0)))
         except (GiveBack, BaseTimeoutException, *TRANSIENT):
             raise
         except Exception as error:  # noqa: BLE001  # any failure must be pinned to the entry that causes it

@@ -12,6 +12,7 @@ from typing import Any
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from rq import cron_scheduler_registry
 from rq.cron import CronJob, CronScheduler
 from rq.exceptions import DuplicateJobError, StopRequested
 
@@ -92,6 +93,7 @@ def run_scheduler(settings: Settings, connection: redis.Redis, on_ready: Callabl
     try:
         while True:
             try:
+                cron_scheduler_registry.cleanup(connection)  # RQ forgets killed ones only when somebody lists them
                 build_scheduler(jobs, settings, connection).start()  # type: ignore[no-untyped-call]  # rq's own
                 return
             except (redis.ConnectionError, redis.TimeoutError) as error:

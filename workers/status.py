@@ -14,7 +14,7 @@ from typing import Any
 import redis
 
 from producers.connection import connect, mapped_errors
-from producers.errors import NotReady, ScopeRecallError
+from producers.errors import NotReady, ScopeRecallError, StreamAway
 from producers.keys import Keys
 from producers.scripts import foreign_scripts
 from producers.settings import LANES, Settings
@@ -43,6 +43,8 @@ def gather_status(settings: Settings) -> dict[str, Any]:
     for gather in (_gather_redis, _gather_stores):
         try:
             gather(settings, status)
+        except StreamAway as error:
+            status["degraded"].append(f"{error}. What is stored can be recalled meanwhile")
         except ScopeRecallError as error:
             status["degraded"].append(str(error))
     _gather_spool(settings, status)

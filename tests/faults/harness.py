@@ -31,6 +31,7 @@ from workers.supervision.tree_state import load_state
 PRODUCER_LANES = ("live", "backfill", "live")
 APPEND_TURNS = 10
 POLL = 0.02
+NO_TTL = -1
 WAIT_SECONDS = 60.0
 """Longest wait for one thing to happen, on a loaded machine."""
 SETTINGS = {
@@ -142,6 +143,12 @@ class CrashSystem:
     def queued(self) -> int:
         """Jobs in every RQ queue."""
         return sum(rq_queue(lane, self._client, self.settings).count for lane in (*LANES, MAINTENANCE))
+
+    def permanent_keys(self) -> set[str]:
+        """Keys in Redis that do not expire by themselves, under names that say what they are for, not whose."""
+        prefix = f"{self.settings.key_prefix}:"
+        keys = (name.decode() for name in self._client.scan_iter() if self._client.ttl(name) == NO_TTL)
+        return {key.removeprefix(prefix) for key in keys}
 
     def _is_drained(self) -> bool:
         if any(producer.unreported() for producer in self._producers):

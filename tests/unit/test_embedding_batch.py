@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producers.errors import ModelError
-from workers.embedding.batch import VectorCache, embed_unique
+from workers.embedding.batch import Pace, VectorCache, embed_unique
 from workers.embedding.hashing import HashingEmbedder
 from workers.embedding.port import Vectors
 
@@ -112,3 +112,30 @@ def test_vectors_that_cannot_be_used_are_refused_and_not_cached(spoil, message):
     with pytest.raises(ModelError, match=message):
         embed_unique(Recorder(spoil), ["one", "two"], cache=cache)
     assert len(cache) == 0
+
+
+@pytest.mark.parametrize(("seconds_a_text", "most"), [(0.5, 4), (3.0, 1), (0.001, 2000)])
+def test_a_part_takes_the_embedder_two_seconds_or_is_one_text(seconds_a_text, most):
+    texts = [f"{number:010}" for number in range(300)]
+    now = [0.0]
+    pace = Pace(lambda: now[0])
+    sizes = []
+    for part in pace.parts(texts, lambda: None):
+        now[0] += seconds_a_text * len(part)
+        sizes.append(len(part))
+    assert sum(sizes) == len(texts)
+    assert max(sizes) <= most
+    assert len(next(pace.parts(texts, lambda: None))) == min(most, len(texts)), "its speed is known by now"
+
+
+def test_the_work_can_be_stopped_before_any_part():
+    embedder = Recorder()
+    stops = iter([None, InterruptedError])
+
+    def pause():
+        if error := next(stops):
+            raise error
+
+    with pytest.raises(InterruptedError):
+        embed_unique(embedder, ["a", "bb", "ccc"], parts=lambda texts: Pace().parts(texts, pause))
+    assert embedder.calls == [["ccc"]]

@@ -7,8 +7,9 @@ length and little of its work is padding.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from workers.embedding.port import Embedder, Vectors
 
 DEFAULT_CACHE_VECTORS = 8192
 """About 13 MB of 384-dimensional vectors: the texts of the last tens of batches."""
+PART_SECONDS = 2.0
+"""How long one call of the embedder should take at most, and so how soon a worker can stop; its grace is 20 s."""
 MIN_NORM = 1e-6
 """A vector shorter than this has no direction that means anything."""
 
@@ -49,10 +52,40 @@ class VectorCache:
             self._vectors.popitem(last=False)
 
 
-def embed_unique(embedder: Embedder, texts: Sequence[str], *, cache: VectorCache | None = None) -> Vectors:
+class Pace:
+    """Cuts texts into parts that the embedder reads in about `PART_SECONDS`, from how long it has just taken."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._bytes_per_second = 0.0
+
+    def parts(self, texts: Sequence[str], pause: Callable[[], None]) -> Iterator[Sequence[str]]:
+        """The texts in order. Calls `pause` before each part, and times the taker of one until it asks for the next."""
+        at = 0
+        while at < len(texts):
+            size = len(texts[at].encode("utf-8", "replace"))
+            end = at + 1  # one text says how fast it is when nothing is known yet
+            while end < len(texts) and size < self._bytes_per_second * PART_SECONDS:
+                size += len(texts[end].encode("utf-8", "replace"))
+                end += 1
+            pause()
+            started = self._clock()
+            yield texts[at:end]
+            self._bytes_per_second = size / (self._clock() - started)
+            at = end
+
+
+def embed_unique(
+    embedder: Embedder,
+    texts: Sequence[str],
+    *,
+    cache: VectorCache | None = None,
+    parts: Callable[[Sequence[str]], Iterable[Sequence[str]]] = lambda texts: [texts],
+) -> Vectors:
     """Shape (len(texts), dimension), in the order of `texts`, each row of norm 1.
 
-    Raises what the embedder raises, and `ModelError` for a vector that has the wrong shape, is zero or not finite.
+    `parts` cuts what the embedder reads in one call; what it raises ends the work between two calls. Raises what the
+    embedder raises as well, and `ModelError` for a vector that has the wrong shape, is zero or not finite.
     """
     rows: dict[str, Vectors] = {}
     missing: list[str] = []
@@ -62,13 +95,13 @@ def embed_unique(embedder: Embedder, texts: Sequence[str], *, cache: VectorCache
             missing.append(text)
         else:
             rows[text] = known
-    if missing:
-        # Bytes of UTF-8 follow the number of tokens more closely than characters when scripts are mixed.
-        missing.sort(key=lambda text: len(text.encode("utf-8", "replace")), reverse=True)
-        computed = embedder.embed_passages(missing)
+    # Bytes of UTF-8 follow the number of tokens more closely than characters when scripts are mixed.
+    missing.sort(key=lambda text: len(text.encode("utf-8", "replace")), reverse=True)
+    for part in parts(missing) if missing else ():
+        computed = embedder.embed_passages(part)
         reached(Point.MID_EMBEDDING)
-        fresh = checked(embedder, computed, len(missing))
-        for text, vector in zip(missing, fresh, strict=True):
+        fresh = checked(embedder, computed, len(part))
+        for text, vector in zip(part, fresh, strict=True):
             rows[text] = vector
             if cache is not None:
                 cache.put(embedder, text, vector)

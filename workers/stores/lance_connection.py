@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from producers.errors import StoreUnavailable
 from workers.stores.lance_schema import table_schema
@@ -28,11 +28,25 @@ FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 4.0
 
 
+class CacheBytes(NamedTuple):
+    """Most that one process keeps of a location's indexes and of its tables' versions and files."""
+
+    indexes: int
+    metadata: int
+
+
+WRITER_CACHE = CacheBytes(indexes=32 << 20, metadata=8 << 20)
+"""For a process that writes all day: each commit and each index upkeep leaves entries behind that nobody asks for
+again, and LanceDB's own bounds, 6 GiB and 1 GiB, let them grow with every batch. The key's index of 300,000 rows fits;
+at 500,000 an upsert of 256 rows took 46 ms instead of 33."""
+
+
 class LanceConnection:
     """Tables of one location by space. Safe to share between threads; never fork a process that has used it."""
 
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, cache: CacheBytes | None = None) -> None:
         self.location = location
+        self._cache = cache
         self._lock = threading.Lock()
         self._connection: Any = None
         self._tables: dict[str, Any] = {}
@@ -104,8 +118,11 @@ class LanceConnection:
                 os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")
                 import lancedb
 
+                session = lancedb.Session(*self._cache) if self._cache else None
                 # Zero: each read looks for a newer version, so that what another process has committed is found.
-                self._connection = lancedb.connect(self.location, read_consistency_interval=timedelta(0))
+                self._connection = lancedb.connect(
+                    self.location, read_consistency_interval=timedelta(0), session=session
+                )
             return self._connection
 
     def _forget(self, space: Space) -> None:
