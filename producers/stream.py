@@ -27,6 +27,7 @@ from producers.connection import TRANSIENT, connect, mapped_errors
 from producers.crash_points import Point, reached
 from producers.errors import RetryableError, StreamAway, StreamFull
 from producers.events import TurnEvent
+from producers.high_water import over_high_water
 from producers.keys import EVENT_FIELD, GROUP, Keys
 from producers.settings import Lane, Settings
 from producers.spool import Spool, Spooled, locked
@@ -214,22 +215,33 @@ class EventStream:
         return False
 
     def _send(self, payloads: Sequence[bytes], patience: float) -> None:
-        """XADD, waiting at high water, and `patience` seconds for a Redis that has answered before."""
+        """XADD, waiting at high water or for memory, and `patience` seconds for a Redis that has answered before."""
         started = time.monotonic()
+        deadline = started + self._settings.append_timeout
         while True:
             try:
-                self._wait_below_high_water(started + self._settings.append_timeout)
-                pipeline = self._client.pipeline(transaction=False)
-                for payload in payloads:
-                    pipeline.xadd(self._stream, {EVENT_FIELD: payload})
-                pipeline.execute()
-                reached(Point.AFTER_XADD)
-                return
+                self._wait_below_high_water(deadline)
+                refused, why = self._add(payloads)
+                if why is None:
+                    reached(Point.AFTER_XADD)
+                    return
+                if not isinstance(why, redis.exceptions.OutOfMemoryError) or time.monotonic() >= deadline:
+                    raise why
+                payloads = payloads[refused:]
+                time.sleep(POLL)
             except TRANSIENT:
                 # A Redis that was never there is a wrong address, more likely than a restart: say so at once.
                 if not self._has_answered or time.monotonic() >= started + patience:
                     raise
                 time.sleep(POLL)
+
+    def _add(self, payloads: Sequence[bytes]) -> tuple[int, Exception | None]:
+        """XADD all in one round trip; the place of the first that was refused, and why, None when none was."""
+        pipeline = self._client.pipeline(transaction=False)
+        for payload in payloads:
+            pipeline.xadd(self._stream, {EVENT_FIELD: payload})
+        answers = pipeline.execute(raise_on_error=False)
+        return next(((at, answer) for at, answer in enumerate(answers) if isinstance(answer, Exception)), (0, None))
 
     def _wait_below_high_water(self, deadline: float) -> None:
         while reason := self._high_water_reason():
@@ -247,7 +259,7 @@ class EventStream:
         pipeline.info("memory")
         length, memory = pipeline.execute()
         self._has_answered = True
-        return _over_high_water(length, memory, self._settings)
+        return over_high_water(length, memory, self._settings)
 
 
 def read_backlog(client: redis.Redis, stream: str) -> Backlog:
@@ -262,15 +274,6 @@ def read_backlog(client: redis.Redis, stream: str) -> Backlog:
     rows: list[dict[str, Any]] = [] if isinstance(groups, Exception) else groups
     pending = sum(int(row["pending"]) for row in rows if row["name"] == GROUP.encode())
     return Backlog(length=int(length), pending=pending)
-
-
-def _over_high_water(length: int, memory: dict[str, Any], settings: Settings) -> str | None:
-    if length >= settings.high_water:
-        return f"{length:,} entries wait, high_water is {settings.high_water:,}"
-    used = int(memory.get("used_memory", 0))
-    if used >= settings.high_water_bytes:
-        return f"Redis holds {used:,} bytes, high_water_bytes is {settings.high_water_bytes:,}"
-    return None
 
 
 def _round_trips(payloads: Iterator[bytes]) -> Iterator[list[bytes]]:

@@ -15,6 +15,7 @@ import redis
 from rq import Queue, SimpleWorker
 from rq.serializers import JSONSerializer
 
+from producers.connection import mapped_errors
 from producers.logs import get_logger
 from producers.settings import LANES, Settings
 from workers.queues import MAINTENANCE, connect, rq_queue
@@ -58,5 +59,6 @@ def run_worker(settings: Settings, name: str, *, maintenance: bool = False) -> N
     worker = ResidentWorker([rq_queue(lane, client, settings) for lane in lanes], unique_name, client, stopping)
     mark_ready(settings.data_dir, name)
     log.info("worker_started", name=unique_name, queues=lanes)
-    worker.work(logging_level="WARNING", max_jobs=settings.worker_max_jobs)
+    with mapped_errors(settings):  # RQ outlives a Redis that is away, not one that is out of memory
+        worker.work(logging_level="WARNING", max_jobs=settings.worker_max_jobs)
     log.info("worker_stopped", name=unique_name)

@@ -66,7 +66,7 @@ def _streams(found: dict[str, Any]) -> RenderableType:
 
 
 def _stores(found: dict[str, Any]) -> RenderableType:
-    if "catalog" not in found:
+    if "vectors" not in found:
         return Text("stores: not known")
     table = Table("store", "figure", "value", title="what is stored")
     for name in ("turns", "chunks", "pending"):

@@ -58,6 +58,7 @@ class VectorStore:
 
     def __init__(self, location: str) -> None:
         """`location`: a folder, or an object store's URI."""
+        self.location = location
         self._lance = LanceConnection(location)
         self._searchable: set[str] = set()
 
