@@ -74,12 +74,12 @@ def _gather_redis(settings: Settings, status: dict[str, Any]) -> None:
         memory: Any = client.info("memory")
     if waiting:
         status["degraded"].append(f"a worker waits and tries again: {waiting.decode()}")
-    for lane, backlog in lanes.items():
-        if reason := over_high_water(backlog.length, memory, settings):
-            status["degraded"].append(
-                f"appends to the {lane} stream wait ({reason}): what is accepted is safe; see that workers "
-                "are running, add some, or give Redis more memory"
-            )
+    reasons = {over_high_water(backlog.length, memory, settings) for backlog in lanes.values()} - {None}
+    status["degraded"] += [
+        f"appends wait, since {reason}: what is accepted is safe; see that workers are running, add some, or give "
+        "Redis more memory"
+        for reason in sorted(reasons, key=str)
+    ]
     if streams["dead"]:
         status["degraded"].append(f"{streams['dead']} dead letters: see `scope-recall dead list`")
     if status["counters"].get("lost_entry"):

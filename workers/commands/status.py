@@ -89,5 +89,6 @@ def _processes(found: dict[str, Any]) -> RenderableType:
     for child in tree["children"]:
         pid = str(child["process"]["pid"]) if child["process"] else ""
         state = "ready" if child["ready"] else child["state"]
-        table.add_row(child["name"], state, pid, str(child["restarts"]), child["last_exit"] or "", child["since"])
+        how = (child["last_exit"] or "").partition(";")[0]  # what it said besides is below, while it is down
+        table.add_row(child["name"], state, pid, str(child["restarts"]), how, child["since"])
     return table
