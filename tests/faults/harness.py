@@ -105,6 +105,10 @@ class CrashSystem:
         """kill -9 of a child of the supervisor, or of the producer with that number."""
         os.kill(self._producers[number].pid if name == "producer" else self.pid(name), signal.SIGKILL)
 
+    def stop(self) -> None:
+        """End the tree as a person would."""
+        self._supervisor.stop()
+
     def poll(self) -> None:
         """Let the supervisor and the producers' keeper see what has happened."""
         self._supervisor.poll()

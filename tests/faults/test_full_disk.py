@@ -22,6 +22,7 @@ from system import Cli, stop
 from workers import status as status_module
 from workers.status import gather_status
 from workers.supervision.redis_server import redis_dir
+from workers.supervision.supervisor import GRACE
 from workers.supervision.tree_state import load_state
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
@@ -90,6 +91,17 @@ def test_a_redis_that_cannot_write_loses_nothing_and_is_back_when_there_is_room(
     assert {(event.name, event.detail.partition(";")[0]) for event in system.unexpected_ends} == {
         ("redis", "exit code 1")
     }
+
+
+def test_the_tree_stops_at_once_while_redis_cannot_run(tmp_path: Path) -> None:
+    with CrashSystem(tmp_path) as running:
+        with largest_file_of([running.pid("redis")], TINY, running.redis_limit):
+            running.push(TURNS)
+            running.wait_until(lambda: len(running.unexpected_ends) > 3, "redis is started again and again")
+            started = time.monotonic()
+            running.stop()
+        assert time.monotonic() - started < GRACE
+        assert {event.name for event in running.unexpected_ends} == {"redis"}
 
 
 def test_a_supervisor_that_cannot_write_its_state_goes_on_and_status_says_that_it_is_old(
