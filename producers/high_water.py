@@ -7,8 +7,9 @@ from typing import Any
 
 from producers.settings import Settings
 
-MEMORY_SHARE = 0.9
-"""Of Redis' maxmemory, what may be in use: with the rest gone no job could be queued that would drain it."""
+MEMORY_SHARE = 0.8
+"""Of Redis' maxmemory, what may be in use: with the rest gone no job could be queued that would drain it. Producers
+that look at the same moment each add up to one round trip (`PIPELINE_BYTES`) more."""
 
 
 def over_high_water(length: int, memory: Mapping[str, Any], settings: Settings) -> str | None:

@@ -20,6 +20,13 @@ from producers.settings import Lane, Settings
 
 RANGE_PAGE = 128
 """Entries fetched in one round trip; at the content limit of 1 MiB that is 128 MiB."""
+_SETTLE = """
+local entries = {unpack(ARGV, 2)}
+redis.call('xack', KEYS[1], ARGV[1], unpack(entries))
+redis.call('xdel', KEYS[1], unpack(entries))
+redis.call('hdel', KEYS[2], unpack(entries))
+"""
+"""All or nothing, as in a transaction; but a Redis at its maxmemory refuses to queue even an XACK in one of those."""
 _FIGURES_CAN_WAIT = suppress(OutOfMemoryError)
 """A Redis at its maxmemory still acknowledges and deletes; what it refuses to note is no reason to fail a batch."""
 IDLE_CONSUMER_MS = 3_600_000
@@ -105,9 +112,7 @@ class Ledger:
     def settle(self, entry_ids: Sequence[str]) -> None:
         """Acknowledge and delete: both stores have committed these entries."""
         if entry_ids:
-            pipeline = self._client.pipeline(transaction=True)
-            self._settle(pipeline, entry_ids)
-            pipeline.execute()
+            self._client.eval(_SETTLE, 2, self._stream, self.keys.failures, GROUP, *entry_ids)
 
     def bury(self, dead: Entry, reason: str, deliveries: int) -> None:
         """Move an entry to the dead letters, with the reason (which never holds content)."""

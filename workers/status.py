@@ -151,19 +151,31 @@ def _workers(client: redis.Redis) -> list[dict[str, Any]]:
 def _gather_stores(settings: Settings, status: dict[str, Any]) -> None:
     try:
         catalog = Catalog.open(settings.catalog_location)
-        counts, active = catalog.counts(), catalog.active_space()
     except NotReady:  # nothing has been stored yet
-        counts, active = CatalogCounts(0, 0, 0), None
-    status["catalog"] = asdict(counts)
+        status |= {
+            "catalog": asdict(CatalogCounts(0, 0, 0)),
+            "vectors": asdict(VectorStatistics(0, 0, 0, 0)),
+            "spaces": [],
+        }
+        return
+    try:
+        _gather_catalog(catalog, settings, status)
+    finally:
+        catalog.close()
+
+
+def _gather_catalog(catalog: Catalog, settings: Settings, status: dict[str, Any]) -> None:
+    status["catalog"] = asdict(catalog.counts())
+    active = catalog.active_space()
     status["spaces"] = []
     if active is None:
         status["vectors"] = asdict(VectorStatistics(0, 0, 0, 0))
         return
     status["spaces"] = [{"id": active.space.id, "active": True, "setting": active.setting, **asdict(active.space)}]
-    status["vectors"] = asdict(VectorStore(settings.vectors_location).statistics(active.space))
     advice = language_advice(catalog, active)
     if advice:
         status["advice"].append(advice)
+    status["vectors"] = asdict(VectorStore(settings.vectors_location).statistics(active.space))
 
 
 def language_advice(catalog: Catalog, active: ActiveSpace) -> str | None:

@@ -66,13 +66,14 @@ def _streams(found: dict[str, Any]) -> RenderableType:
 
 
 def _stores(found: dict[str, Any]) -> RenderableType:
-    if "vectors" not in found:
+    if "catalog" not in found:
         return Text("stores: not known")
     table = Table("store", "figure", "value", title="what is stored")
     for name in ("turns", "chunks", "pending"):
         table.add_row("catalog", name, f"{found['catalog'][name]:,}")
     for name in ("rows", "unindexed_rows", "fragments", "size_bytes"):
-        table.add_row("vectors", name.replace("_", " "), f"{found['vectors'][name]:,}")
+        value = f"{found['vectors'][name]:,}" if "vectors" in found else "not known"
+        table.add_row("vectors", name.replace("_", " "), value)
     for space in found["spaces"]:
         shape = f"{space['dimension']} dimensions, chunks of {space['chunk_tokens']} tokens"
         table.add_row("space", space["embedder"], shape)
