@@ -6,7 +6,8 @@ The promise: at the mark nothing is sent, and no process goes further beyond it 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import redis
 
@@ -17,6 +18,10 @@ STEP_BYTES = 4 << 20
 """What is sent in one round trip, and between two looks. More events gain nothing (measured)."""
 LOOK_SECONDS = 0.05
 """How long a look counts at most: others append as well. Asking at each append of one event cost it 40% of its rate."""
+
+MEMORY_SHARE = 0.8
+"""Of Redis' maxmemory, what may be in use: with the rest gone no job could be queued that would drain it. Producers
+that look at the same moment each add up to one round trip (`STEP_BYTES`) more."""
 
 
 class HighWater:
@@ -53,13 +58,19 @@ class HighWater:
         pipeline.xlen(self._stream)
         pipeline.info("memory")
         length, memory = pipeline.execute()
-        used = int(memory.get("used_memory", 0))
-        most, most_bytes = self._settings.high_water, self._settings.high_water_bytes
         self._looked = time.monotonic()
-        self._room_events = min(STEP_EVENTS, most - length)
-        self._room_bytes = min(STEP_BYTES, most_bytes - used)
-        if length >= most:
-            return f"{length:,} entries wait, high_water is {most:,}"
-        if used >= most_bytes:
-            return f"Redis holds {used:,} bytes, high_water_bytes is {most_bytes:,}"
-        return None
+        self._room_events = min(STEP_EVENTS, self._settings.high_water - length)
+        self._room_bytes = min(STEP_BYTES, self._settings.high_water_bytes - int(memory.get("used_memory", 0)))
+        return over_high_water(length, memory, self._settings)
+
+
+def over_high_water(length: int, memory: Mapping[str, Any], settings: Settings) -> str | None:
+    """Why an append waits, given a stream's length and Redis' INFO memory; None when it does not."""
+    if length >= settings.high_water:
+        return f"{length:,} entries wait, high_water is {settings.high_water:,}"
+    used, limit = int(memory.get("used_memory", 0)), int(memory.get("maxmemory", 0))
+    if used >= settings.high_water_bytes:
+        return f"Redis holds {used:,} bytes, high_water_bytes is {settings.high_water_bytes:,}"
+    if limit and used >= limit * MEMORY_SHARE:
+        return f"Redis holds {used:,} bytes, {MEMORY_SHARE:.0%} or more of its maxmemory {limit:,}"
+    return None

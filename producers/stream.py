@@ -216,22 +216,33 @@ class EventStream:
         return False
 
     def _send(self, payloads: Sequence[bytes], patience: float) -> None:
-        """XADD, waiting at high water, and `patience` seconds for a Redis that has answered before."""
+        """XADD, waiting at high water or for memory, and `patience` seconds for a Redis that has answered before."""
         started = time.monotonic()
+        deadline = started + self._settings.append_timeout
         while True:
             try:
-                self._wait_below_high_water(payloads, started + self._settings.append_timeout)
-                pipeline = self._client.pipeline(transaction=False)
-                for payload in payloads:
-                    pipeline.xadd(self._stream, {EVENT_FIELD: payload})
-                pipeline.execute()
-                reached(Point.AFTER_XADD)
-                return
+                self._wait_below_high_water(payloads, deadline)
+                refused, why = self._add(payloads)
+                if why is None:
+                    reached(Point.AFTER_XADD)
+                    return
+                if not isinstance(why, redis.exceptions.OutOfMemoryError) or time.monotonic() >= deadline:
+                    raise why
+                payloads = payloads[refused:]
+                time.sleep(POLL)
             except TRANSIENT:
                 # A Redis that was never there is a wrong address, more likely than a restart: say so at once.
                 if not self._has_answered or time.monotonic() >= started + patience:
                     raise
                 time.sleep(POLL)
+
+    def _add(self, payloads: Sequence[bytes]) -> tuple[int, Exception | None]:
+        """XADD all in one round trip; the place of the first that was refused, and why, None when none was."""
+        pipeline = self._client.pipeline(transaction=False)
+        for payload in payloads:
+            pipeline.xadd(self._stream, {EVENT_FIELD: payload})
+        answers = pipeline.execute(raise_on_error=False)
+        return next(((at, answer) for at, answer in enumerate(answers) if isinstance(answer, Exception)), (0, None))
 
     def _wait_below_high_water(self, payloads: Sequence[bytes], deadline: float) -> None:
         while reason := self._high_water.reason_for(payloads):

@@ -10,7 +10,6 @@ import importlib.util
 import os
 import re
 import resource
-import shutil
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import redis
 from producers.connection import connect, safe_location
 from producers.errors import ScopeRecallError
 from producers.settings import Settings
+from workers.disk import disks, shown_size
 
 DISTRIBUTION = "scope-recall-hermes"
 MIN_REDIS = (6, 2)
@@ -115,7 +115,7 @@ def judge_redis(info: Mapping[str, Any], config: Mapping[str, str]) -> list[Chec
         Check(
             "redis memory",
             None if full else True,
-            f"{_size(used)} used, {'limit ' + _size(limit) if limit else 'no limit'}",
+            f"{shown_size(used)} used, {'limit ' + shown_size(limit) if limit else 'no limit'}",
             "raise maxmemory, or start more workers" if full else "",
         ),
     ]
@@ -129,11 +129,10 @@ def judge_skew(seconds: float) -> Check:
     )
 
 
-def judge_disk(free: int) -> Check:
-    """`free` bytes for the data dir."""
-    return _judge(
-        "disk space", free >= MIN_FREE_BYTES, f"{_size(free)} free", "free space, or move --data-dir", warn=True
-    )
+def judge_disk(folder: Path, free: int) -> Check:
+    """`free` bytes on the disk that holds `folder`."""
+    found = f"{folder}: {shown_size(free)} free"
+    return _judge("disk space", free >= MIN_FREE_BYTES, found, "free space, or move it to a larger disk", warn=True)
 
 
 def judge_filesystem(kind: str, catalog_inside: bool) -> Check:
@@ -152,10 +151,6 @@ def judge_open_files(limit: int) -> Check:
 
 def _judge(name: str, good: bool, found: str, advice: str, *, warn: bool = False) -> Check:
     return Check(name, True, found) if good else Check(name, None if warn else False, found, advice)
-
-
-def _size(count: int) -> str:
-    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.1f} MiB"
 
 
 def _installed_extras() -> dict[str, dict[str, str | None]]:
@@ -215,7 +210,7 @@ def _data_dir(settings: Settings) -> Iterable[Check]:
     yield _judge(
         "data dir", writable, found, f"make {folder} writable for user {os.getuid()}, or choose another --data-dir"
     )
-    yield judge_disk(shutil.disk_usage(folder).free)
+    yield from (judge_disk(place, free) for place, free in disks(settings).items())
 
 
 def _filesystem(settings: Settings) -> Check:

@@ -81,8 +81,8 @@ class Intake:
         if self._queue.count >= self._settings.max_inflight:
             self._stop.wait(QUEUE_POLL)
             return
-        for batch in cut_batches(self._gather(), self._settings.batch_turns, self._settings.batch_bytes):
-            self._enqueue([entry.id for entry in batch], delivery=1)
+        batches = cut_batches(self._gather(), self._settings.batch_turns, self._settings.batch_bytes)
+        self._enqueue_all([(batch, 1) for batch in batches])
 
     def _send_spooled(self) -> None:
         """Send what a producer left on this machine: a command that ran while Redis was away has nobody else."""
@@ -113,6 +113,15 @@ class Intake:
     def _patience(self) -> float:
         """Seconds a short batch may wait: longer while workers have other jobs to do first."""
         return max(self._settings.batch_wait, FULL_BATCH_PATIENCE) if self._queue.count else self._settings.batch_wait
+
+    def _enqueue_all(self, batches: Sequence[tuple[Sequence[Entry], int]]) -> None:
+        """Enqueue (entries, delivery) in order. What Redis has no memory for was not delivered to anybody."""
+        for done, (entries, delivery) in enumerate(batches):
+            try:
+                self._enqueue([entry.id for entry in entries], delivery=delivery)
+            except redis.exceptions.ResponseError:
+                self._ledger.release([entry.id for left, _ in batches[done:] for entry in left])
+                raise
 
     def _enqueue(self, entry_ids: Sequence[str], *, delivery: int) -> None:
         from rq.exceptions import DuplicateJobError
@@ -150,11 +159,12 @@ class Intake:
                 self._bury(entry, deliveries - 1)
             else:
                 waiting.setdefault(deliveries, []).append(entry)
+        batches: list[tuple[Sequence[Entry], int]] = []
         for deliveries, entries in sorted(waiting.items()):
             log.info("redelivering", lane=self._ledger.lane, entries=len(entries), delivery=deliveries)
             limit = redelivery_size(self._settings.batch_turns, deliveries, self._settings.max_deliveries)
-            for batch in cut_batches(entries, limit, self._settings.batch_bytes):
-                self._enqueue([entry.id for entry in batch], delivery=deliveries)
+            batches += [(batch, deliveries) for batch in cut_batches(entries, limit, self._settings.batch_bytes)]
+        self._enqueue_all(batches)
 
     def _bury(self, entry: Entry, deliveries: int) -> None:
         reason = self._ledger.failure_of(entry.id) or (

@@ -15,7 +15,15 @@ from rq.timeouts import BaseTimeoutException
 
 from producers.connection import TRANSIENT, said
 from producers.crash_points import Point, reached
-from producers.errors import InvalidEvent, ModelError, NotReady, PoisonError, RetryableError, StreamUnavailable
+from producers.errors import (
+    InvalidEvent,
+    ModelError,
+    NotReady,
+    PoisonError,
+    RetryableError,
+    StoreUnavailable,
+    StreamUnavailable,
+)
 from producers.events import parse_event
 from producers.logs import get_logger, where
 from producers.settings import Lane, Settings
@@ -59,7 +67,10 @@ def run_maintenance(name: str) -> None:
     """Run one maintenance job by name."""
     from workers.maintenance.run import run_job
 
-    run_job(name, runtime().settings)
+    try:
+        run_job(name, runtime().settings)
+    except StoreUnavailable as error:  # RQ would keep a traceback; the next run comes by itself
+        log.warning("maintenance_put_off", job=name, reason=str(error))
 
 
 class BatchJob:
@@ -121,10 +132,14 @@ class BatchJob:
         Raises `GiveBack` before the job's own time-out would end the waiting as a failed delivery.
         """
         wait = FIRST_WAIT
+        waited = False
         give_back_at = time.monotonic() + self._settings.job_timeout * WAITING_SHARE
         while True:
             try:
-                return attempt()
+                outcomes = attempt()
+                if waited:
+                    self._ledger.report_working()
+                return outcomes
             except (RetryableError, ModelError, NotReady) as error:
                 seconds = min(getattr(error, "retry_after", None) or wait, LONGEST_RETRY_AFTER)
                 if time.monotonic() + seconds > give_back_at:
@@ -132,6 +147,7 @@ class BatchJob:
                 log.warning("waiting", reason=str(error), seconds=seconds)
                 self._ledger.report_waiting(str(error), seconds)
                 self._wait(seconds)
+                waited = True
                 wait = min(wait * 2, LONGEST_WAIT)
 
     def _fail(self, entry: Entry, error: Exception) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import redis
-from redis.exceptions import ResponseError
+from redis.exceptions import OutOfMemoryError, ResponseError
 
 from producers.keys import ACCEPTED_FIELD, EVENT_FIELD, GROUP, ORDER_FIELD, Keys
 from producers.settings import Lane, Settings
@@ -20,6 +21,15 @@ from workers.order import entry_order, milliseconds_of, order_at
 
 RANGE_PAGE = 128
 """Entries fetched in one round trip; at the content limit of 1 MiB that is 128 MiB."""
+_SETTLE = """
+local entries = {unpack(ARGV, 2)}
+redis.call('xack', KEYS[1], ARGV[1], unpack(entries))
+redis.call('xdel', KEYS[1], unpack(entries))
+redis.call('hdel', KEYS[2], unpack(entries))
+"""
+"""All or nothing, as in a transaction; but a Redis at its maxmemory refuses to queue even an XACK in one of those."""
+_FIGURES_CAN_WAIT = suppress(OutOfMemoryError)
+"""A Redis at its maxmemory still acknowledges and deletes; what it refuses to note is no reason to fail a batch."""
 IDLE_CONSUMER_MS = 3_600_000
 """A consumer without pending entries that has been silent for this long is gone for good."""
 _BURY = """
@@ -114,9 +124,7 @@ class Ledger:
     def settle(self, entry_ids: Sequence[str]) -> None:
         """Acknowledge and delete: both stores have committed these entries."""
         if entry_ids:
-            pipeline = self._client.pipeline(transaction=True)
-            self._settle(pipeline, entry_ids)
-            pipeline.execute()
+            self._client.eval(_SETTLE, 2, self._stream, self.keys.failures, GROUP, *entry_ids)
 
     def bury(self, dead: Entry, reason: str, deliveries: int) -> None:
         """Move an entry to the dead letters, with the reason (which never holds content).
@@ -150,7 +158,12 @@ class Ledger:
 
     def report_waiting(self, reason: str, seconds: float) -> None:
         """Let `status` say what holds this worker up; forgotten when it is not repeated."""
-        self._client.set(self.keys.waiting, reason, px=int((seconds + self._settings.lease) * 1000))
+        with _FIGURES_CAN_WAIT:
+            self._client.set(self.keys.waiting, reason, px=int((seconds + self._settings.lease) * 1000))
+
+    def report_working(self) -> None:
+        """What a worker waited for is there again; another that still waits says so at its next attempt."""
+        self._client.delete(self.keys.waiting)
 
     def count(self, outcomes: Mapping[str, int]) -> None:
         """Add to the counters that `status` shows."""
@@ -158,7 +171,8 @@ class Ledger:
         for name, amount in outcomes.items():
             if amount:
                 pipeline.hincrby(self.keys.counters, name, amount)
-        pipeline.execute()
+        with _FIGURES_CAN_WAIT:
+            pipeline.execute()
 
     def claim_abandoned(self, count: int) -> Claimed:
         """Take over up to `count` entries whose lease has run out, going on where the last claim stopped."""
@@ -168,14 +182,15 @@ class Ledger:
             self._stream, GROUP, self.consumer, int(self._settings.lease * 1000), start_id=cursor, count=count
         )
         following, rows = answer[0].decode(), answer[1]
-        self._client.set(cursor_key, following)
+        with _FIGURES_CAN_WAIT:  # the next claim then looks once more where this one has
+            self._client.set(cursor_key, following)
         entries = [entry(entry_id, fields) for entry_id, fields in rows if fields]
         # Redis 7 acknowledges entries without data itself and lists them; Redis 6.2 returns them as nil.
         lost = len(answer[2]) if len(answer) > 2 else 0
         if len(entries) < len(rows):
             lost += self._acknowledge_nils(cursor, following)
         if lost:
-            self._client.hincrby(self.keys.counters, "lost_entry", lost)
+            self.count({"lost_entry": lost})
         return Claimed(entries=list(zip(entries, self._deliveries(entries), strict=True)), lost=lost)
 
     def remove_idle_consumers(self) -> None:

@@ -11,10 +11,14 @@ import socket
 from threading import Event
 from types import FrameType
 
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from rq import Queue, SimpleWorker
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
+from producers.connection import mapped_errors
+from producers.errors import StreamUnavailable
 from producers.logs import get_logger
 from producers.settings import LANES, Settings
 from workers.malloc import share_arenas
@@ -51,7 +55,11 @@ class ResidentWorker(SimpleWorker):
     def request_stop(self, signum: int, frame: FrameType | None) -> None:
         """Finish what can be finished soon; a job that waits for a service stops waiting."""
         self._stopping.set()
+        self.connection.set_retry(Retry(NoBackoff(), 0))  # who asks for the stop does not wait for Redis to come back
         super().request_stop(signum, frame)  # type: ignore[no-untyped-call]  # rq leaves it untyped
+
+    def set_shutdown_requested_date(self) -> None:
+        """Nobody reads it, and RQ would write it to Redis in the middle of a signal handler."""
 
 
 def run_worker(settings: Settings, name: str, *, maintenance: bool = False) -> None:
@@ -66,5 +74,10 @@ def run_worker(settings: Settings, name: str, *, maintenance: bool = False) -> N
     worker = ResidentWorker([rq_queue(lane, client, settings) for lane in lanes], resident)
     mark_ready(settings.data_dir, name)
     log.info("worker_started", name=unique_name, queues=lanes)
-    worker.work(logging_level="WARNING", max_jobs=settings.worker_max_jobs)
+    try:
+        with mapped_errors(settings):  # RQ outlives a Redis that is away, not one that is out of memory
+            worker.work(logging_level="WARNING", max_jobs=settings.worker_max_jobs)
+    except StreamUnavailable:
+        if not resident.stopping.is_set():  # or it could not say goodbye, and its record expires by itself
+            raise
     log.info("worker_stopped", name=unique_name)

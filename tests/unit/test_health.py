@@ -68,8 +68,8 @@ def test_a_redis_that_refuses_config_is_judged_by_its_info() -> None:
     [
         (judge_skew, 0.999, True),
         (judge_skew, -1.0, None),
-        (judge_disk, 1 << 30, True),
-        (judge_disk, (1 << 30) - 1, None),
+        (lambda free: judge_disk(Path("data"), free), 1 << 30, True),
+        (lambda free: judge_disk(Path("data"), free), (1 << 30) - 1, None),
         (judge_open_files, 4096, True),
         (judge_open_files, 1024, None),
         (judge_open_files, resource.RLIM_INFINITY, True),

@@ -24,6 +24,9 @@ FOREIGN = (RuntimeError, ValueError, OSError)
 """What LanceDB raises."""
 WRITE_ATTEMPTS = 8
 """With the pauses below about ten seconds: a compaction of a large table commits in less."""
+WRITE_HINT = (
+    "accepted turns are safe and are stored by themselves once it can be written: free space there, or make it writable"
+)
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 4.0
 
@@ -130,7 +133,7 @@ class LanceConnection:
 
     def _unavailable(self, doing: str, space: Space, error: BaseException) -> StoreUnavailable:
         reason = " ".join(str(error).split(", /", 1)[0].split())
-        hint = "check that the location can be written and has space left" if doing == "writing" else "try again"
+        hint = WRITE_HINT if doing == "writing" else "try again"
         if is_conflict(error):
             hint = f"{WRITE_ATTEMPTS} attempts met another writer; lower the number of workers, or try again"
         return StoreUnavailable(f"vector store {self.location}, table {space.id}: {doing} failed: {reason}; {hint}")

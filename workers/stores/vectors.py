@@ -69,6 +69,7 @@ class VectorStore:
 
     def __init__(self, location: str, cache: CacheBytes | None = None) -> None:
         """`location`: a folder, or an object store's URI. `cache` None: as much as LanceDB likes."""
+        self.location = location
         self._lance = LanceConnection(location, cache)
         self._searchable: set[str] = set()
 
