@@ -16,6 +16,10 @@ EVENT_FIELD = b"event"
 """Stream entry field: the TurnEvent as JSON."""
 ORDER_FIELD = b"order"
 """Stream entry field, on replayed entries only: the zero-padded id it first had, which decides between revisions."""
+FIRST_DIED_FIELD = b"first_died_ms"
+"""Stream entry field, on replayed entries only: when the event first became a dead letter, milliseconds since 1970."""
+DEATHS_FIELD = b"deaths"
+"""Stream entry field, on replayed entries only: how often the event has become a dead letter."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,10 @@ class Keys:
     def failures(self) -> str:
         """Hash entry id → why it last failed alone; removed when the entry is stored or buried."""
         return f"{self.prefix}:failures"
+
+    def running(self, job: str) -> str:
+        """String that expires by itself: who runs this maintenance job."""
+        return f"{self.prefix}:running:{job}"
 
     def spool_mark(self, file: str) -> str:
         """String that expires by itself: up to which offset this spool file is on the stream."""

@@ -21,7 +21,7 @@ import redis
 
 from producers.connection import connect, safe_location
 from producers.errors import ScopeRecallError
-from producers.settings import Settings
+from producers.settings import Settings, without_password
 
 DISTRIBUTION = "scope-recall-hermes"
 MIN_REDIS = (6, 2)
@@ -188,7 +188,10 @@ def _embedder(settings: Settings) -> Check:
     if name.startswith("openai:"):
         good = settings.embedder_url is not None
         return _judge(
-            "embedder", good, f"{name} at {settings.embedder_url}", "set embedder_url to the service's base URL"
+            "embedder",
+            good,
+            f"{name} at {without_password(settings.embedder_url or '')}",
+            "set embedder_url to the service's base URL",
         )
     if name == "hashing" or Path(name).expanduser().is_dir():
         return Check("embedder", True, name)

@@ -8,15 +8,16 @@ Each step can be repeated: every id is derived from content. Acknowledging is th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from producers.crash_points import Point, reached
+from producers.errors import ScopeRecallError
 from producers.events import TurnEvent, utc_microseconds
 from workers.chunking import Chunk, Chunker
-from workers.embedding.batch import VectorCache, embed_unique
+from workers.embedding.batch import NotEmbedded, VectorCache, embed_unique
 from workers.embedding.port import Embedder
 from workers.stores.catalog import Catalog
 from workers.stores.lance_schema import VectorRow
@@ -41,6 +42,18 @@ class Prepared:
     chunks: list[Chunk]
 
 
+class NotStored(Exception):
+    """Some events of a batch cannot be embedded, and nothing of the batch is stored; the others can be.
+
+    For whoever runs the batch; it never reaches a person.
+    """
+
+    def __init__(self, errors: Mapping[str, ScopeRecallError]) -> None:
+        super().__init__()
+        self.errors = errors
+        """By `Arrival.order`."""
+
+
 class Pipeline:
     """The resident parts of one ingest worker."""
 
@@ -55,7 +68,8 @@ class Pipeline:
     def store(self, arrivals: Sequence[Arrival]) -> Counter[str]:
         """Store a batch; returns how many events were new, revision, resume, duplicate or stale.
 
-        When it returns, recall finds the batch. When it raises, running it again with the same events is safe.
+        When it returns, recall finds the batch. When it raises, running it again with the same events is safe; raises
+        `NotStored` naming the events to leave out.
         """
         latest, outcomes = fold(arrivals)
         known = self._catalog.known([arrival.event.key for arrival in latest])
@@ -66,8 +80,7 @@ class Pipeline:
             (fresh if outcome in WRITTEN else older).append(arrival)
         prepared = [Prepared(arrival, self._chunker.chunk(arrival.event.content)) for arrival in fresh]
         reached(Point.AFTER_CHUNKING)
-        texts = [chunk.text for item in prepared for chunk in item.chunks]
-        embedded = embed_unique(self._embedder, texts, cache=self._cache)
+        embedded = self._embed(prepared)
         # Duplicates and stale revisions go along without chunks: the catalog judges them again and keeps their order.
         writes = [self._write_of(item) for item in prepared]
         writes += [TurnWrite(arrival.event, arrival.order, ()) for arrival in older]
@@ -77,6 +90,20 @@ class Pipeline:
         self._publish(prepared, judged, embedded)
         self._remove_superseded([w.event for w, outcome in zip(writes, judged, strict=True) if outcome == "stale"])
         return outcomes
+
+    def _embed(self, prepared: Sequence[Prepared]) -> np.ndarray:
+        """Shape (chunks of all, dimension)."""
+        texts = [chunk.text for item in prepared for chunk in item.chunks]
+        try:
+            return embed_unique(self._embedder, texts, cache=self._cache)
+        except NotEmbedded as failed:
+            errors = {
+                item.arrival.order: failed.errors[chunk.text]
+                for item in prepared
+                for chunk in item.chunks
+                if chunk.text in failed.errors
+            }
+        raise NotStored(errors)
 
     def _publish(self, prepared: Sequence[Prepared], judged: Sequence[str], embedded: np.ndarray) -> None:
         """Bring the vectors of what was written into the vector store, then mark it as indexed."""

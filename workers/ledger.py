@@ -14,7 +14,7 @@ from typing import Any
 import redis
 from redis.exceptions import ResponseError
 
-from producers.keys import EVENT_FIELD, GROUP, ORDER_FIELD, Keys
+from producers.keys import DEATHS_FIELD, EVENT_FIELD, FIRST_DIED_FIELD, GROUP, ORDER_FIELD, Keys
 from producers.settings import Lane, Settings
 
 RANGE_PAGE = 128
@@ -31,6 +31,15 @@ class Entry:
     payload: bytes
     order: str
     """Zero-padded entry id that decides between revisions; a replayed entry keeps its first one."""
+    deaths: int = 0
+    """How often it has been a dead letter before."""
+    first_died_ms: int | None = None
+    """When it first became one, milliseconds since 1970."""
+
+    @property
+    def accepted_ms(self) -> int:
+        """When the stream first took it, milliseconds since 1970."""
+        return int(self.order.partition("-")[0])
 
 
 @dataclass(frozen=True)
@@ -108,6 +117,7 @@ class Ledger:
 
     def bury(self, dead: Entry, reason: str, deliveries: int) -> None:
         """Move an entry to the dead letters, with the reason (which never holds content)."""
+        now = int(time.time() * 1000)
         pipeline = self._client.pipeline(transaction=True)
         pipeline.xadd(
             self.keys.dead,
@@ -118,8 +128,10 @@ class Ledger:
                 b"entry": dead.id,
                 b"reason": reason,
                 b"deliveries": deliveries,
-                b"accepted_ms": dead.id.partition("-")[0],
-                b"died_ms": int(time.time() * 1000),
+                b"accepted_ms": dead.accepted_ms,
+                b"died_ms": now,
+                FIRST_DIED_FIELD: dead.first_died_ms or now,
+                DEATHS_FIELD: dead.deaths + 1,
             },
         )
         self._settle(pipeline, [dead.id])
@@ -198,7 +210,14 @@ def entry(entry_id: bytes, fields: dict[bytes, bytes]) -> Entry:
     """An entry from Redis' own form."""
     name = entry_id.decode()
     order = fields.get(ORDER_FIELD)
-    return Entry(id=name, payload=fields.get(EVENT_FIELD, b""), order=order.decode() if order else entry_order(name))
+    first_died = fields.get(FIRST_DIED_FIELD)
+    return Entry(
+        id=name,
+        payload=fields.get(EVENT_FIELD, b""),
+        order=order.decode() if order else entry_order(name),
+        deaths=int(fields.get(DEATHS_FIELD, 0)),
+        first_died_ms=int(first_died) if first_died else None,
+    )
 
 
 def entry_order(entry_id: str) -> str:

@@ -91,7 +91,7 @@ def test_a_poison_turn_is_buried_alone_with_its_reason_and_can_be_replayed(
     assert (letter.turn_index, letter.lane, letter.deliveries) == (30, "live", 1)
     assert letter.reason == "PoisonError: the model refuses this text"
     assert letter.died_ms >= letter.accepted_ms > 0
-    assert letters.replay(None) == 1
+    assert letters.replay() == 1
     system.settle()
     assert system.counts() == (31, 31, 31)
     assert letters.count() == 0
