@@ -83,6 +83,9 @@ def embed_unique(embedder: Embedder, texts: Sequence[str], *, cache: VectorCache
         outcome = _embed(embedder, missing)
         reached(Point.MID_EMBEDDING)
         fresh, usable = checked(embedder, outcome.vectors, len(missing))
+        unusable = np.flatnonzero(~usable).tolist()
+        # Asked before anything is kept: of an embedder that is broken no vector is believed.
+        errors = {} if outcome.stopped else _blamed(embedder, missing, unusable, outcome.errors)
         for text, vector, good in zip(missing, fresh, usable, strict=True):
             if good:
                 rows[text] = vector
@@ -90,8 +93,8 @@ def embed_unique(embedder: Embedder, texts: Sequence[str], *, cache: VectorCache
                     cache.put(embedder, text, vector)
         if outcome.stopped is not None:
             raise outcome.stopped
-        if not usable.all():
-            raise NotEmbedded(_blamed(embedder, missing, np.flatnonzero(~usable).tolist(), outcome.errors))
+        if errors:
+            raise NotEmbedded(errors)
     if not texts:
         return np.empty((0, embedder.dimension), np.float32)
     return np.stack([rows[text] for text in texts])

@@ -198,14 +198,15 @@ class OpenAIEmbedder:
         try:
             by_index = {item.get("index", at): item["embedding"] for at, item in enumerate(items)}
             vectors = np.array([by_index[at] for at in range(count)], dtype=np.float64)
+            _, dimension = vectors.shape
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             raise _Failed(
                 EmbedderUnavailable(f"{self._where} vectors for {_sized(texts)} are missing, uneven or not numbers")
             ) from None
-        if vectors.ndim != 2 or (self.dimension and vectors.shape[1] != self.dimension):
+        if self.dimension and dimension != self.dimension:
             raise ModelError(
-                f"{self._where} vectors of shape {vectors.shape[1:]} where dimension {self.dimension} was due; "
-                "another model answers under this name"
+                f"{self._where} vectors of dimension {dimension} where {self.dimension} was due; another model answers "
+                "under this name"
             )
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not (np.isfinite(norms) & (norms > MIN_NORM)).all():
