@@ -155,10 +155,10 @@ class BatchJob:
                 return attempt()
             except (RetryableError, ModelError, NotReady) as error:
                 seconds = min(getattr(error, "retry_after", None) or wait, LONGEST_RETRY_AFTER)
+                self._ledger.report_waiting(str(error), seconds)
                 if time.monotonic() + seconds > give_back_at:
                     raise GiveBack(f"waited long enough: {error}") from None
                 log.warning("waiting", reason=str(error), seconds=seconds)
-                self._ledger.report_waiting(str(error), seconds)
                 self._wait(seconds)
                 wait = min(wait * 2, LONGEST_WAIT)
 

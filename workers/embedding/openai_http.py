@@ -127,9 +127,8 @@ class OpenAIEmbedder:
             return self._request(texts), {}
         except _Failed as failed:
             too_much = failed.too_much
-            if len(texts) == 1:
-                self._check_with_probe()
-                return np.full((1, self.dimension), np.nan, np.float32), {0: failed.error}
+        if len(texts) == 1:
+            return self._embed_again(texts)
         half = (len(texts) + 1) // 2
         first, errors = self._embed(texts[:half])
         second, more = self._embed(texts[half:])
@@ -138,12 +137,19 @@ class OpenAIEmbedder:
             self._batch = min(self._batch, half)
         return np.concatenate([first, second]), errors | {half + at: error for at, error in more.items()}
 
-    def _check_with_probe(self) -> None:
-        """Raises `EmbedderUnavailable` when the service fails on what it has embedded before: no text is to blame."""
+    def _embed_again(self, texts: list[str]) -> tuple[Vectors, dict[int, ScopeRecallError]]:
+        """The text that failed alone, blamed for it when it fails before and after another one does not.
+
+        Raises `EmbedderUnavailable` when that one fails as well: no text is to blame.
+        """
         try:
             self._request([PROBE], quote=True)
         except _Failed as failed:
             raise EmbedderUnavailable(f"{failed.error}; it fails on every text: see its log") from None
+        try:
+            return self._request(texts), {}  # what failed may have come back since
+        except _Failed as failed:
+            return np.full((1, self.dimension), np.nan, np.float32), {0: failed.error}
 
     @property
     def _where(self) -> str:
