@@ -117,26 +117,27 @@ class Ledger:
 
     def bury(self, dead: Entry, reason: str, deliveries: int) -> None:
         """Move an entry to the dead letters, with the reason (which never holds content)."""
-        now = int(time.time() * 1000)
         pipeline = self._client.pipeline(transaction=True)
-        pipeline.xadd(
-            self.keys.dead,
-            {
-                EVENT_FIELD: dead.payload,
-                ORDER_FIELD: dead.order,
-                b"lane": self.lane,
-                b"entry": dead.id,
-                b"reason": reason,
-                b"deliveries": deliveries,
-                b"accepted_ms": dead.accepted_ms,
-                b"died_ms": now,
-                FIRST_DIED_FIELD: dead.first_died_ms or now,
-                DEATHS_FIELD: dead.deaths + 1,
-            },
-        )
+        pipeline.xadd(self.keys.dead, self.letter(dead, reason, deliveries))
         self._settle(pipeline, [dead.id])
         pipeline.hincrby(self.keys.counters, "dead", 1)
         pipeline.execute()
+
+    def letter(self, dead: Entry, reason: str, deliveries: int) -> dict[bytes, Any]:
+        """The fields of an entry's dead letter."""
+        now = int(time.time() * 1000)
+        return {
+            EVENT_FIELD: dead.payload,
+            ORDER_FIELD: dead.order,
+            b"lane": self.lane,
+            b"entry": dead.id,
+            b"reason": reason,
+            b"deliveries": deliveries,
+            b"accepted_ms": dead.accepted_ms,
+            b"died_ms": now,
+            FIRST_DIED_FIELD: dead.first_died_ms or now,
+            DEATHS_FIELD: dead.deaths + 1,
+        }
 
     def record_failure(self, entry_id: str, reason: str) -> None:
         """Keep why an entry failed when it was tried alone."""

@@ -30,12 +30,12 @@ def service() -> Iterator[Service]:
 
 
 @pytest.fixture
-def make(live_settings: Settings, service: Service, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stepped]:
+def make(shared_settings: Settings, service: Service, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stepped]:
     """Builds a system over the service, whose worker tries again after milliseconds."""
     fixed = {"embedder": "openai:m", "embedder_url": service.url, "batch_wait": 0.5}
 
     def build(**changes: Any) -> Stepped:
-        system = Stepped(live_settings.model_copy(update=fixed | changes))
+        system = Stepped(shared_settings.model_copy(update=fixed | changes))
         monkeypatch.setattr("workers.jobs.FIRST_WAIT", 0.01)  # not before RQ has its prefix
         monkeypatch.setattr("workers.jobs.LONGEST_WAIT", 0.05)
         service.sizes.clear()

@@ -184,8 +184,9 @@ def test_a_worker_that_stops_while_it_waits_gives_its_batch_back_uncounted(
 
 
 def test_a_batch_that_waited_long_enough_goes_back_uncounted_and_status_says_what_for(
-    system: Stepped, monkeypatch: pytest.MonkeyPatch
+    make_system: Callable[..., Stepped], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    system = make_system(lease=15.0)  # for as long as that the reason is shown
     with monkeypatch.context() as patched:
         patched.setattr("workers.jobs.FIRST_WAIT", 0.01)
         patched.setattr("workers.jobs.WAITING_SHARE", 0.0001)  # of 1,800 s
