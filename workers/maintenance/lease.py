@@ -47,14 +47,14 @@ class JobLease:
         self._key = key
         self._token = token
         self._ends = time.monotonic() + LEASE_SECONDS
-        self._taken_over = False
+        self._overtaken = False
         self._done = Event()
         self._thread = Thread(target=self._keep, name="job-lease", daemon=True)
 
     @property
     def held(self) -> bool:
         """Whether nobody else can have begun this job meanwhile."""
-        return not self._taken_over and time.monotonic() < self._ends
+        return not self._overtaken and time.monotonic() < self._ends
 
     def start(self) -> None:
         """Keep the lease until `end`."""
@@ -70,14 +70,17 @@ class JobLease:
             log.warning("job_lease_not_released", error=said(error))  # it expires
 
     def _keep(self) -> None:
-        while not self._taken_over and not self._done.wait(LEASE_SECONDS / RENEWALS):
+        while not self._overtaken and not self._done.wait(LEASE_SECONDS / RENEWALS):
             asked = time.monotonic()
+            if asked >= self._ends:  # another run may have come and gone
+                self._overtaken = True
+                return
             try:
                 renewed = self._client.eval(_RENEW, 1, self._key, self._token, int(LEASE_SECONDS * 1000))
             except redis.exceptions.RedisError as error:
                 log.warning("job_lease_not_renewed", error=said(error))
                 continue
-            self._taken_over = not renewed
+            self._overtaken = not renewed
             self._ends = asked + LEASE_SECONDS
 
 
