@@ -7,7 +7,7 @@ the letters that were there when it began.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -21,6 +21,12 @@ from producers.settings import LANES, Lane, Settings
 
 PAGE = 64
 """Letters in one round trip; at the content limit of 1 MiB that is 64 MiB."""
+_REPLAY = """
+if redis.call('XDEL', KEYS[1], ARGV[1]) == 0 then return 0 end
+redis.call('XADD', KEYS[2], '*', unpack(ARGV, 2))
+return 1
+"""
+"""Keys: dead letters, stream; arguments: letter id, then the entry's fields. A letter that is gone stays gone."""
 _NUMBER = re.compile(r"\d[\d,]*")
 
 Row = tuple[bytes, dict[bytes, bytes]]
@@ -103,30 +109,25 @@ class DeadLetters:
     def replay(self, choice: Choice = EVERYTHING) -> int:
         """Put these back onto their streams, with the order they first had and how often they died; returns how many.
 
-        Interrupted, it has moved whole pages: no letter is in both places or in none.
+        Whenever it is interrupted, each letter is in one of both places.
         """
         replayed = 0
         for page in _pages(self._rows(choice)):
-            pipeline = self._client.pipeline(transaction=True)
-            for _, fields in page:
+            pipeline = self._client.pipeline(transaction=False)
+            for entry_id, fields in page:
                 kept = {name: fields[name] for name in _KEPT if name in fields}
                 # A letter without an event comes back as one: its stream entry has to hold something.
-                pipeline.xadd(self._keys.stream(_lane(fields)), kept or {EVENT_FIELD: b""})
-            self._delete(pipeline, page)
-            pipeline.execute()
-            replayed += len(page)
+                flat = [part for item in (kept or {EVENT_FIELD: b""}).items() for part in item]
+                pipeline.eval(_REPLAY, 2, self._keys.dead, self._keys.stream(_lane(fields)), entry_id, *flat)
+            replayed += sum(pipeline.execute())
         return replayed
 
     def drop(self, choice: Choice = EVERYTHING) -> int:
         """Delete these for good; returns how many."""
         dropped = 0
         for page in _pages(self._rows(choice)):
-            self._delete(self._client, page)
-            dropped += len(page)
+            dropped += self._client.xdel(self._keys.dead, *(entry_id for entry_id, _ in page))
         return dropped
-
-    def _delete(self, client: Any, page: Iterable[Row]) -> None:
-        client.xdel(self._keys.dead, *(entry_id for entry_id, _ in page))
 
     def _rows(self, choice: Choice) -> Iterator[Row]:
         """The chosen letters, a page in memory at a time."""

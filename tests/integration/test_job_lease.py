@@ -139,14 +139,16 @@ def test_a_scheduled_run_beside_another_ends_as_done_and_does_nothing(
     shared_settings: Settings, client: redis.Redis
 ) -> None:
     use_prefix(shared_settings)
+    from rq import SimpleWorker
+    from rq.serializers import JSONSerializer
+
     from workers.runtime import Runtime, install
-    from workers.worker import ResidentWorker
 
     install(Runtime(shared_settings, client, "maintenance", threading.Event(), None, None))
     queue = rq_queue(MAINTENANCE, client, shared_settings)
     job = queue.enqueue("workers.jobs.run_maintenance", args=("index",))
     with exclusive(client, shared_settings, "index"):
-        ResidentWorker([queue], "maintenance", client, threading.Event()).work(burst=True, logging_level="ERROR")
+        SimpleWorker([queue], connection=client, serializer=JSONSerializer).work(burst=True, logging_level="ERROR")
     assert (queue.count, queue.failed_job_registry.count) == (0, 0)
     assert job.is_finished
 

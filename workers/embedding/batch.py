@@ -77,27 +77,33 @@ def embed_unique(embedder: Embedder, texts: Sequence[str], *, cache: VectorCache
             missing.append(text)
         else:
             rows[text] = known
-    if missing:
-        # Bytes of UTF-8 follow the number of tokens more closely than characters when scripts are mixed.
-        missing.sort(key=lambda text: len(text.encode("utf-8", "replace")), reverse=True)
-        outcome = _embed(embedder, missing)
-        reached(Point.MID_EMBEDDING)
-        fresh, usable = checked(embedder, outcome.vectors, len(missing))
-        unusable = np.flatnonzero(~usable).tolist()
-        # Asked before anything is kept: of an embedder that is broken no vector is believed.
-        errors = {} if outcome.stopped else _blamed(embedder, missing, unusable, outcome.errors)
-        for text, vector, good in zip(missing, fresh, usable, strict=True):
-            if good:
-                rows[text] = vector
-                if cache is not None:
-                    cache.put(embedder, text, vector)
-        if outcome.stopped is not None:
-            raise outcome.stopped
-        if errors:
-            raise NotEmbedded(errors)
+    # Bytes of UTF-8 follow the number of tokens more closely than characters when scripts are mixed.
+    missing.sort(key=lambda text: len(text.encode("utf-8", "replace")), reverse=True)
+    errors = _embed_part(embedder, missing, rows, cache) if missing else {}
+    if errors:
+        raise NotEmbedded(errors)
     if not texts:
         return np.empty((0, embedder.dimension), np.float32)
     return np.stack([rows[text] for text in texts])
+
+
+def _embed_part(
+    embedder: Embedder, texts: Sequence[str], rows: dict[str, Vectors], cache: VectorCache | None
+) -> dict[str, ScopeRecallError]:
+    """Put the vectors of these distinct texts into `rows` and `cache`; returns what is wrong with the others."""
+    outcome = _embed(embedder, texts)
+    reached(Point.MID_EMBEDDING)
+    fresh, usable = checked(embedder, outcome.vectors, len(texts))
+    # Asked before anything is kept: of an embedder that is broken no vector is believed.
+    errors = {} if outcome.stopped else _blamed(embedder, texts, np.flatnonzero(~usable).tolist(), outcome.errors)
+    for text, vector, good in zip(texts, fresh, usable, strict=True):
+        if good:
+            rows[text] = vector
+            if cache is not None:
+                cache.put(embedder, text, vector)
+    if outcome.stopped is not None:
+        raise outcome.stopped
+    return errors
 
 
 def checked(embedder: Embedder, vectors: Vectors, count: int) -> tuple[Vectors, NDArray[np.bool_]]:
