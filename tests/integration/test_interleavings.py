@@ -31,10 +31,12 @@ from workers.stores.tables import chunks, turns
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-CONTENTS = ("one", "two", "three " * 40, "four words in all", "five " * 40)
+CONTENTS = ("one", "two", "three " * 40)
 """Of one chunk and of several, so that revisions gain and lose chunks."""
 HOOKED = ("workers.ingest", "workers.jobs", "workers.stores.vectors", "workers.embedding.batch", "workers.intake")
 WORKER_POINTS = [Point(p) for p in Point if p not in (Point.AFTER_XADD, Point.AFTER_READ, Point.AFTER_ENQUEUE)]
+PLACES = st.integers(0, 2)
+"""Which of the queued jobs: workers take them in order and finish them in any."""
 _numbers = count()
 
 
@@ -88,13 +90,13 @@ class World:
         finally:
             self.at = before
 
-    def take(self) -> tuple[Any, ...] | None:
-        """The arguments of the next job; RQ then knows nothing more of it."""
+    def take(self, place: int = 0) -> tuple[Any, ...] | None:
+        """The arguments of a queued job, counted from the oldest; RQ then knows nothing more of it."""
         queue = self.stepped.queue
-        job_ids = queue.get_job_ids(0, 1)
+        job_ids = queue.get_job_ids()
         if not job_ids:
             return None
-        job = queue.fetch_job(job_ids[0])
+        job = queue.fetch_job(job_ids[min(place, len(job_ids) - 1)])
         assert job is not None
         queue.remove(job)
         job.delete()
@@ -121,15 +123,16 @@ class Interleaving(RuleBasedStateMachine):
         self.expected: dict[int, str] = {}
         self.jobs: list[tuple[Any, ...]] = []
 
-    @rule(number=st.integers(0, 2), content=st.sampled_from(CONTENTS))
-    def push(self, number: int, content: str) -> None:
+    @rule(contents=st.lists(st.tuples(st.integers(0, 1), st.sampled_from(CONTENTS)), min_size=1, max_size=4))
+    def push(self, contents: list[tuple[int, str]]) -> None:
         with EventStream(self.world.settings) as stream:
-            stream.append([turn(content, number, session_id=self.session)])
-        self.expected[number] = content
+            stream.append([turn(content, number, session_id=self.session) for number, content in contents])
+        self.expected.update(contents)
 
-    @rule(number=st.integers(0, 1))
-    def read(self, number: int) -> None:
-        self.world.intake(number)
+    @rule(number=st.integers(0, 1), times=st.integers(1, 4))
+    def read(self, number: int, times: int) -> None:
+        for _ in range(times):
+            self.world.intake(number)
 
     @rule(number=st.integers(0, 1), point=st.sampled_from([Point.AFTER_READ, Point.AFTER_ENQUEUE]))
     def read_and_die(self, number: int, point: Point) -> None:
@@ -138,31 +141,31 @@ class Interleaving(RuleBasedStateMachine):
         with self.world.standing_at({point: _die}), suppress(Killed):
             intake.step()
 
-    @rule(number=st.integers(0, 1))
-    def work(self, number: int) -> None:
-        self._work(number, {})
+    @rule(number=st.integers(0, 1), place=PLACES)
+    def work(self, number: int, place: int) -> None:
+        self._work(number, place, {})
 
-    @rule(number=st.integers(0, 1), point=st.sampled_from(WORKER_POINTS))
-    def work_and_die(self, number: int, point: Point) -> None:
-        self._work(number, {point: _die})
+    @rule(number=st.integers(0, 1), place=PLACES, point=st.sampled_from(WORKER_POINTS))
+    def work_and_die(self, number: int, place: int, point: Point) -> None:
+        self._work(number, place, {point: _die})
 
-    @rule(number=st.integers(0, 1), point=st.sampled_from(WORKER_POINTS))
-    def work_while_the_other_works(self, number: int, point: Point) -> None:
-        self._work(number, {point: lambda: self._work(1 - number, {})})
+    @rule(number=st.integers(0, 1), place=PLACES, point=st.sampled_from(WORKER_POINTS), other=PLACES)
+    def work_while_the_other_works(self, number: int, place: int, point: Point, other: int) -> None:
+        self._work(number, place, {point: lambda: self._work(1 - number, other, {})})
 
     @rule(number=st.integers(0, 1), data=st.data(), point=st.sampled_from([None, *WORKER_POINTS]))
     def run_a_job_once_more(self, number: int, data: st.DataObject, point: Point | None) -> None:
         """By a worker that was held to be dead, or by an RQ that runs a job twice."""
         if self.jobs:
             args = data.draw(st.sampled_from(self.jobs))
-            self.world.run(number, args, {point: lambda: self._work(1 - number, {})} if point else {})
+            self.world.run(number, args, {point: lambda: self._work(1 - number, 0, {})} if point else {})
 
     @rule()
     def leases_run_out(self) -> None:
         self.world.lapse()
 
-    def _work(self, number: int, at: dict[Point, Callable[[], None]]) -> None:
-        args = self.world.take()
+    def _work(self, number: int, place: int, at: dict[Point, Callable[[], None]]) -> None:
+        args = self.world.take(place)
         if args is not None:
             self.jobs.append(args)
             self.world.run(number, args, at)
@@ -214,7 +217,14 @@ def _die() -> None:
 def test_whatever_the_order_of_two_intakes_and_two_workers_the_last_revision_is_stored_once(
     shared_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = {"lease": 600.0, "batch_wait": 0.0, "batch_turns": 2, "max_deliveries": 100, "chunk_tokens": 16}
+    small = {
+        "lease": 600.0,
+        "batch_wait": 0.0,
+        "batch_turns": 1,
+        "max_inflight": 50,
+        "max_deliveries": 100,
+        "chunk_tokens": 16,
+    }
     world = World(shared_settings.model_copy(update=small), monkeypatch)
     chosen = hypothesis_settings(
         max_examples=EXAMPLES, stateful_step_count=20, deadline=None, derandomize=True, database=None,
