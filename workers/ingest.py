@@ -8,15 +8,16 @@ Each step can be repeated: every id is derived from content. Acknowledging is th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from producers.crash_points import Point, reached
+from producers.errors import ScopeRecallError
 from producers.events import TurnEvent, utc_microseconds
 from workers.chunking import Chunk, Chunker
-from workers.embedding.batch import Pace, VectorCache, embed_unique
+from workers.embedding.batch import NotEmbedded, Pace, VectorCache, embed_unique
 from workers.embedding.port import Embedder
 from workers.stores.catalog import Catalog
 from workers.stores.lance_schema import VectorRow
@@ -43,6 +44,18 @@ class Prepared:
     chunks: list[Chunk]
 
 
+class NotStored(Exception):
+    """Some events of a batch cannot be embedded, and nothing of the batch is stored; the others can be.
+
+    For whoever runs the batch; it never reaches a person.
+    """
+
+    def __init__(self, errors: Mapping[str, ScopeRecallError]) -> None:
+        super().__init__()
+        self.errors = errors
+        """By `Arrival.order`."""
+
+
 class Pipeline:
     """The resident parts of one ingest worker."""
 
@@ -59,7 +72,8 @@ class Pipeline:
         """Store a batch; returns how many events were new, revision, resume, duplicate, stale or forgotten.
 
         When it returns, recall finds the batch. When it raises, running it again with the same events is safe; so
-        `pause` may raise to stop it. It is called every second or two while nothing is written.
+        `pause` may raise to stop it. It is called every second or two while nothing is written. Raises
+        `NotStored` naming the events to leave out.
         """
         latest, outcomes = fold(arrivals)
         known = self._catalog.known([arrival.event.key for arrival in latest])
@@ -73,10 +87,7 @@ class Pipeline:
             pause()  # the longest turns take seconds each
             prepared.append(Prepared(arrival, self._chunker.chunk(arrival.event.content)))
         reached(Point.AFTER_CHUNKING)
-        texts = [chunk.text for item in prepared for chunk in item.chunks]
-        embedded = embed_unique(
-            self._embedder, texts, cache=self._cache, parts=lambda missing: self._pace.parts(missing, pause)
-        )
+        embedded = self._embed(prepared, pause)
         # Duplicates and stale revisions go along without chunks: the catalog judges them again and keeps their order.
         writes = [self._write_of(item) for item in prepared]
         writes += [TurnWrite(arrival.event, arrival.order, (), arrival.accepted) for arrival in older]
@@ -87,6 +98,22 @@ class Pipeline:
             self._remove_superseded([w.event for w, outcome in zip(writes, judged, strict=True) if outcome == "stale"])
         outcomes.update(judged)
         return outcomes
+
+    def _embed(self, prepared: Sequence[Prepared], pause: Callable[[], None]) -> np.ndarray:
+        """Shape (chunks of all, dimension)."""
+        texts = [chunk.text for item in prepared for chunk in item.chunks]
+        try:
+            return embed_unique(
+                self._embedder, texts, cache=self._cache, parts=lambda missing: self._pace.parts(missing, pause)
+            )
+        except NotEmbedded as failed:
+            errors = {
+                item.arrival.order: failed.errors[chunk.text]
+                for item in prepared
+                for chunk in item.chunks
+                if chunk.text in failed.errors
+            }
+        raise NotStored(errors)
 
     def _publish(self, prepared: Sequence[Prepared], judged: Sequence[str], embedded: np.ndarray) -> None:
         """Bring the vectors of what was written into the vector store, then mark it as indexed."""

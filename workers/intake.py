@@ -145,8 +145,9 @@ class Intake:
     def _keep_queued_leases(self) -> None:
         """Renew the lease of what waits in RQ, and the job's record: it is not abandoned, its turn has not come."""
         for job in self._queue.get_jobs():
-            self._ledger.renew(job.args[1])
-            self._queue.connection.expire(job.key, record_ttl(self._settings))
+            if job.func_name == INGEST:  # another's job fails in a worker; it must not end the intake
+                self._ledger.renew(job.args[1])
+                self._queue.connection.expire(job.key, record_ttl(self._settings))
 
     def _requeue_abandoned(self) -> None:
         """Enqueue what a dead process left behind; bury what has been delivered too often."""

@@ -15,7 +15,7 @@ from typing import Any
 import redis
 from redis.exceptions import OutOfMemoryError, ResponseError
 
-from producers.keys import ACCEPTED_FIELD, EVENT_FIELD, GROUP, ORDER_FIELD, Keys
+from producers.keys import ACCEPTED_FIELD, DEATHS_FIELD, EVENT_FIELD, FIRST_DIED_FIELD, GROUP, ORDER_FIELD, Keys
 from producers.settings import Lane, Settings
 from workers.order import entry_order, milliseconds_of, order_at
 
@@ -53,6 +53,15 @@ class Entry:
     """Zero-padded entry id that decides between revisions; a replayed entry keeps its first one."""
     accepted: str | None = None
     """The order of the moment when it was accepted into a spool; None: it came onto the stream at once."""
+    deaths: int = 0
+    """How often it has been a dead letter before."""
+    first_died_ms: int | None = None
+    """When it first became one, milliseconds since 1970."""
+
+    @property
+    def accepted_ms(self) -> int:
+        """When the stream first took it, milliseconds since 1970."""
+        return milliseconds_of(self.order)
 
 
 @dataclass(frozen=True)
@@ -131,21 +140,27 @@ class Ledger:
 
         One that is no longer in the stream was buried by another delivery or forgotten, and stays gone.
         """
-        fields: dict[bytes, Any] = {
+        keys = (self._stream, self.keys.dead, self.keys.failures, self.keys.counters)
+        flat = (part for item in self.letter(dead, reason, deliveries).items() for part in item)
+        self._client.eval(_BURY, len(keys), *keys, GROUP, dead.id, *flat)
+
+    def letter(self, dead: Entry, reason: str, deliveries: int) -> dict[bytes, Any]:
+        """The fields of an entry's dead letter."""
+        now = int(time.time() * 1000)
+        spooled = {} if dead.accepted is None else {ACCEPTED_FIELD: milliseconds_of(dead.accepted)}
+        return {
+            **spooled,
             EVENT_FIELD: dead.payload,
             ORDER_FIELD: dead.order,
             b"lane": self.lane,
             b"entry": dead.id,
             b"reason": reason,
             b"deliveries": deliveries,
-            b"accepted_ms": dead.id.partition("-")[0],
-            b"died_ms": int(time.time() * 1000),
+            b"accepted_ms": dead.accepted_ms,
+            b"died_ms": now,
+            FIRST_DIED_FIELD: dead.first_died_ms or now,
+            DEATHS_FIELD: dead.deaths + 1,
         }
-        if dead.accepted is not None:
-            fields[ACCEPTED_FIELD] = milliseconds_of(dead.accepted)
-        keys = (self._stream, self.keys.dead, self.keys.failures, self.keys.counters)
-        flat = (part for item in fields.items() for part in item)
-        self._client.eval(_BURY, len(keys), *keys, GROUP, dead.id, *flat)
 
     def record_failure(self, entry_id: str, reason: str) -> None:
         """Keep why an entry failed when it was tried alone."""
@@ -227,9 +242,12 @@ def entry(entry_id: bytes, fields: dict[bytes, bytes]) -> Entry:
     name = entry_id.decode()
     order = fields.get(ORDER_FIELD)
     accepted = fields.get(ACCEPTED_FIELD)
+    first_died = fields.get(FIRST_DIED_FIELD)
     return Entry(
         id=name,
         payload=fields.get(EVENT_FIELD, b""),
         order=order.decode() if order else entry_order(name),
+        deaths=int(fields.get(DEATHS_FIELD, 0)),
+        first_died_ms=int(first_died) if first_died else None,
         accepted=order_at(int(accepted)) if accepted else None,
     )

@@ -44,6 +44,8 @@ def _named(found: list[Check], name: str) -> Check:
         ({}, {"maxmemory-policy": "allkeys-lru"}, "redis eviction", False, "allkeys-lru"),
         ({}, {}, "redis persistence", True, "AOF on, appendfsync always"),
         ({"aof_enabled": 0}, {}, "redis persistence", False, "AOF off"),
+        ({}, {"appendfsync": "everysec"}, "redis persistence", True, "AOF on, appendfsync everysec"),
+        ({}, {"appendfsync": "no"}, "redis persistence", None, "AOF on, appendfsync no"),
         ({}, {}, "redis memory", True, "1.0 MiB used, no limit"),
         ({"used_memory": 7 << 30, "maxmemory": 8 << 30}, {}, "redis memory", None, "7.0 GiB used, limit 8.0 GiB"),
         ({"used_memory": 6 << 30, "maxmemory": 8 << 30}, {}, "redis memory", True, "6.0 GiB used, limit 8.0 GiB"),
