@@ -104,7 +104,9 @@ def test_many_poison_turns_in_one_batch_cost_no_second_embedding_of_the_others(
     assert [letter.turn_index for letter in letters.all()] == list(range(7, 256, 20))
     good = [text for text in embedded if text.startswith("turn")]
     assert len(good) == len(set(good)) == 243
-    assert len(embedded) == 256 + 1, "and the word that shows the embedder to work"
+    probes = embedded.count("dimension")
+    assert 1 <= probes <= 2, "the word that shows the embedder to work, once in each part of the batch with poison"
+    assert len(embedded) == 256 + probes
 
 
 def test_a_revision_that_is_poison_leaves_the_revision_before_it(
