@@ -95,7 +95,8 @@ class Pipeline:
             judged = self._catalog.write(self._space, writes)
             reached(Point.AFTER_CATALOG_COMMIT)
             self._publish(prepared, judged, embedded)
-            self._remove_superseded([w.event for w, outcome in zip(writes, judged, strict=True) if outcome == "stale"])
+            # An earlier delivery of a stale revision may have left rows behind when it was cut short.
+            self._remove_superseded([w.event.key for w, one in zip(writes, judged, strict=True) if one == "stale"])
         outcomes.update(judged)
         return outcomes
 
@@ -119,7 +120,7 @@ class Pipeline:
         """Bring the vectors of what was written into the vector store, then mark it as indexed."""
         rows: list[VectorRow] = []
         written: list[TurnEvent] = []
-        revised: list[tuple[str, str | None]] = []
+        revised: list[str] = []
         position = 0
         for item, outcome in zip(prepared, judged, strict=False):
             vectors = embedded[position : position + len(item.chunks)]
@@ -129,23 +130,26 @@ class Pipeline:
             written.append(item.arrival.event)
             rows += self._rows_of(item, vectors)
             if outcome != "new":
-                revised.append((item.arrival.event.key, item.arrival.event.content_hash))
+                revised.append(item.arrival.event.key)
         if not written:
             return
         self._vectors.upsert(self._space, rows)
         reached(Point.AFTER_LANCE_UPSERT)
         # The rows of the content before go only now: until here the old ones were the only ones to be found.
-        self._vectors.delete_superseded(self._space, revised)
+        self._remove_superseded(revised)
         overtaken = self._catalog.mark_indexed([(event.key, event.content_hash) for event in written])
         reached(Point.AFTER_INDEXED)
         # A newer revision was written while this one was on its way: its rows stay, ours go.
-        self._vectors.delete_superseded(self._space, list(overtaken.items()))
+        self._remove_superseded(list(overtaken))
 
-    def _remove_superseded(self, stale: Sequence[TurnEvent]) -> None:
-        """A stale revision may have left rows behind when an earlier delivery of it was cut short."""
-        if stale:
-            known = self._catalog.known([event.key for event in stale])
-            self._vectors.delete_superseded(self._space, [(key, turn.content_hash) for key, turn in known.items()])
+    def _remove_superseded(self, turn_keys: Sequence[str]) -> None:
+        """Delete the rows of these turns that are not of their current content.
+
+        Another worker may be at a newer revision, so what is current must stay so until the others are deleted.
+        """
+        if turn_keys:
+            with self._catalog.unchanging(turn_keys) as current:
+                self._vectors.delete_superseded(self._space, list(current.items()))
 
     def _write_of(self, item: Prepared) -> TurnWrite:
         event = item.arrival.event

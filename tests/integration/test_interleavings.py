@@ -220,25 +220,53 @@ def _die() -> None:
     raise Killed
 
 
-def test_whatever_the_order_of_two_intakes_and_two_workers_the_last_revision_is_stored_once(
-    shared_settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small = {
-        "lease": 600.0,
-        "batch_wait": 0.0,
-        "batch_turns": 1,
-        "max_inflight": 50,
-        "max_deliveries": 100,
-        "chunk_tokens": 16,
-    }
-    world = World(shared_settings.model_copy(update=small), monkeypatch)
-    chosen = hypothesis_settings(
-        max_examples=EXAMPLES, stateful_step_count=10, deadline=None, derandomize=True, database=None,
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
-    run_state_machine_as_test(lambda: Interleaving(world), settings=chosen)
+@pytest.fixture
+def world(shared_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    small = {"lease": 600.0, "batch_wait": 0.0, "batch_turns": 1, "max_inflight": 50, "max_deliveries": 100}
+    world = World(shared_settings.model_copy(update=small | {"chunk_tokens": 16}), monkeypatch)
+    yield world
     world.engine.dispose()
 
 
-EXAMPLES = 40
+@pytest.mark.parametrize("contents", [CONTENTS, (*CONTENTS[:2], CONTENTS[0])], ids=["one two three", "one two one"])
+@pytest.mark.parametrize("point", WORKER_POINTS)
+def test_a_revision_that_is_overtaken_at_this_point_neither_removes_the_newer_one_nor_stays(
+    world: World, point: Point, contents: tuple[str, ...]
+) -> None:
+    run = Interleaving(world)
+    run.begin(list(contents))
+    run.work(0, 0)
+    run.work_while_the_other_works(0, 0, point, 0)
+    run.teardown()
+
+
+@pytest.mark.parametrize("point", WORKER_POINTS)
+def test_a_stale_revision_cut_short_at_this_point_leaves_nothing_of_it(world: World, point: Point) -> None:
+    run = Interleaving(world)
+    run.push([(0, "one"), (0, "two")])
+    run.read(0, 2)
+    older = world.take()
+    assert older is not None
+    world.run(0, older, {point: lambda: _then_die(run)})
+    run.teardown()
+
+
+def _then_die(run: Interleaving) -> None:
+    run.work(1, 0)
+    raise Killed
+
+
+def test_whatever_the_order_of_two_intakes_and_two_workers_the_last_revision_is_stored_once(world: World) -> None:
+    chosen = hypothesis_settings(
+        max_examples=EXAMPLES,
+        stateful_step_count=10,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(lambda: Interleaving(world), settings=chosen)
+
+
+EXAMPLES = 20
 """About half a second each; a search for something new takes hundreds, without `derandomize`."""
