@@ -89,7 +89,7 @@ def keep_indexes(store: VectorStore, space: Space, *, now: datetime) -> dict[str
     """Do what `index_work` finds, while others may read and write; returns the figures before and after.
 
     One caller at a time: two would rewrite the same fragments and one of them in vain. Raises `StoreUnavailable`, also
-    when the disk has no room for it: LanceDB keeps what a failed rewrite has written for a week.
+    when the disk has no room for it: what a rewrite that fails has written may stay there, where there was least room.
     """
     before = store.statistics(space)
     work = index_work(before, store.indexed_columns(space), now=now)
