@@ -57,8 +57,9 @@ def mapped_errors(settings: Settings) -> Iterator[None]:
         ) from None
     except TRANSIENT as error:
         kind = StreamUnavailable if isinstance(error, _NEVER_PASSES) else StreamAway
+        start = "start it again" if settings.redis_url else "start `scope-recall up` for this data dir"
         raise kind(
-            f"no Redis at {safe_location(settings)} ({said(error)}): start `scope-recall up` for this data dir, "
+            f"no Redis at {safe_location(settings)} ({said(error)}): {start}, "
             "or set redis_url (SCOPE_RECALL_REDIS_URL) to a running one"
         ) from None
     except redis.exceptions.RedisError as error:  # read-only, no permission, a full disk, a key of another kind

@@ -14,6 +14,7 @@
     ├── PoisonError            this event can never be stored; it becomes a dead letter
     ├── ModelError             a model cannot be loaded or must not be used; names it
     └── NotReady               the data dir, catalog or a process that is needed is not there
+        └── Busy               somebody else is doing this very job
 
 Foreign exceptions are mapped onto this tree in the adapter that meets them.
 """
@@ -85,3 +86,7 @@ class ModelError(ScopeRecallError):
 
 class NotReady(ScopeRecallError):
     """The data dir, the catalog or a process that is needed is not there."""
+
+
+class Busy(NotReady):
+    """Somebody else is doing this very job; two at once would undo each other's work."""

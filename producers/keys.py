@@ -18,6 +18,10 @@ ACCEPTED_FIELD = b"accepted"
 """Stream entry field, on entries that came out of a spool only: milliseconds since 1970 when it took them."""
 ORDER_FIELD = b"order"
 """Stream entry field, on replayed entries only: the zero-padded id it first had, which decides between revisions."""
+FIRST_DIED_FIELD = b"first_died_ms"
+"""Stream entry field, on replayed entries only: when the event first became a dead letter, milliseconds since 1970."""
+DEATHS_FIELD = b"deaths"
+"""Stream entry field, on replayed entries only: how often the event has become a dead letter."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,10 @@ class Keys:
     def failures(self) -> str:
         """Hash entry id → why it last failed alone; removed when the entry is stored or buried."""
         return f"{self.prefix}:failures"
+
+    def running(self, job: str) -> str:
+        """String that expires by itself: who runs this maintenance job."""
+        return f"{self.prefix}:running:{job}"
 
     def spool_mark(self, file: str) -> str:
         """String that expires by itself: up to which offset this spool file is on the stream."""

@@ -27,14 +27,12 @@ from producers.connection import TRANSIENT, connect, mapped_errors
 from producers.crash_points import Point, reached
 from producers.errors import RetryableError, StreamAway, StreamFull
 from producers.events import TurnEvent
+from producers.high_water import STEP_BYTES, STEP_EVENTS, HighWater
 from producers.keys import ACCEPTED_FIELD, EVENT_FIELD, GROUP, Keys
 from producers.settings import Lane, Settings
 from producers.spool import Spool, Spooled
 from producers.spool_file import locked
 
-PIPELINE_EVENTS = 500
-"""Events in one round trip; more gains nothing (measured) and delays the next high-water check."""
-PIPELINE_BYTES = 4 << 20
 POLL = 0.05
 """Seconds between two looks at a stream that is at high water."""
 RECONNECT_SECONDS = 0.5
@@ -71,6 +69,7 @@ class EventStream:
         self._stream = self._keys.stream(lane)
         self._lane = lane
         self._has_answered = False
+        self._high_water = HighWater(self._client, self._stream, settings)
         self._spool = Spool(settings, lane)
         self._away = ""
         self._retry_at = 0.0
@@ -195,7 +194,8 @@ class EventStream:
         """
         client: Any = self._client  # redis-py types an answer as every form it could be decoded to; ours are bytes
         mark = self._keys.spool_mark(path.name)
-        while time.monotonic() < until and self._high_water_reason() is None:
+        while time.monotonic() < until and self._high_water.reason() is None:
+            self._has_answered = True
             with locked(path) as file:
                 if file is None:
                     return True
@@ -216,25 +216,37 @@ class EventStream:
         return False
 
     def _send(self, payloads: Sequence[bytes], patience: float) -> None:
-        """XADD, waiting at high water, and `patience` seconds for a Redis that has answered before."""
+        """XADD, waiting at high water or for memory, and `patience` seconds for a Redis that has answered before."""
         started = time.monotonic()
+        deadline = started + self._settings.append_timeout
         while True:
             try:
-                self._wait_below_high_water(started + self._settings.append_timeout)
-                pipeline = self._client.pipeline(transaction=False)
-                for payload in payloads:
-                    pipeline.xadd(self._stream, {EVENT_FIELD: payload})
-                pipeline.execute()
-                reached(Point.AFTER_XADD)
-                return
+                self._wait_below_high_water(payloads, deadline)
+                refused, why = self._add(payloads)
+                if why is None:
+                    reached(Point.AFTER_XADD)
+                    return
+                if not isinstance(why, redis.exceptions.OutOfMemoryError) or time.monotonic() >= deadline:
+                    raise why
+                payloads = payloads[refused:]
+                time.sleep(POLL)
             except TRANSIENT:
                 # A Redis that was never there is a wrong address, more likely than a restart: say so at once.
                 if not self._has_answered or time.monotonic() >= started + patience:
                     raise
                 time.sleep(POLL)
 
-    def _wait_below_high_water(self, deadline: float) -> None:
-        while reason := self._high_water_reason():
+    def _add(self, payloads: Sequence[bytes]) -> tuple[int, Exception | None]:
+        """XADD all in one round trip; the place of the first that was refused, and why, None when none was."""
+        pipeline = self._client.pipeline(transaction=False)
+        for payload in payloads:
+            pipeline.xadd(self._stream, {EVENT_FIELD: payload})
+        answers = pipeline.execute(raise_on_error=False)
+        return next(((at, answer) for at, answer in enumerate(answers) if isinstance(answer, Exception)), (0, None))
+
+    def _wait_below_high_water(self, payloads: Sequence[bytes], deadline: float) -> None:
+        while reason := self._high_water.reason_for(payloads):
+            self._has_answered = True
             if time.monotonic() >= deadline:
                 raise StreamFull(
                     f"the {self._lane} stream is at its high-water mark ({reason}) and stayed there for "
@@ -242,14 +254,7 @@ class EventStream:
                     "add workers, or push again later"
                 )
             time.sleep(POLL)
-
-    def _high_water_reason(self) -> str | None:
-        pipeline = self._client.pipeline(transaction=False)
-        pipeline.xlen(self._stream)
-        pipeline.info("memory")
-        length, memory = pipeline.execute()
         self._has_answered = True
-        return _over_high_water(length, memory, self._settings)
 
 
 def read_backlog(client: redis.Redis, stream: str) -> Backlog:
@@ -266,21 +271,12 @@ def read_backlog(client: redis.Redis, stream: str) -> Backlog:
     return Backlog(length=int(length), pending=pending)
 
 
-def _over_high_water(length: int, memory: dict[str, Any], settings: Settings) -> str | None:
-    if length >= settings.high_water:
-        return f"{length:,} entries wait, high_water is {settings.high_water:,}"
-    used = int(memory.get("used_memory", 0))
-    if used >= settings.high_water_bytes:
-        return f"Redis holds {used:,} bytes, high_water_bytes is {settings.high_water_bytes:,}"
-    return None
-
-
 def _round_trips(payloads: Iterator[bytes]) -> Iterator[list[bytes]]:
-    """Cut the payloads into lists of at most PIPELINE_EVENTS and about PIPELINE_BYTES."""
+    """Cut the payloads into lists of at most STEP_EVENTS and about STEP_BYTES."""
     batch: list[bytes] = []
     size = 0
     for payload in payloads:
-        if batch and (len(batch) >= PIPELINE_EVENTS or size + len(payload) > PIPELINE_BYTES):
+        if batch and (len(batch) >= STEP_EVENTS or size + len(payload) > STEP_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(payload)

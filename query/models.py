@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from threading import Lock
 
-from producers.errors import ModelError
+from producers.errors import EmbedderUnavailable, ModelError
 from producers.settings import Settings
 from query.reranking.port import Reranker
 from query.reranking.registry import load_reranker
@@ -30,7 +30,7 @@ class Models:
     def load(self) -> None:
         """Load what is not loaded yet; a model that cannot be loaded says so when it is asked for."""
         for get in (self.embedder, self.reranker):
-            with suppress(ModelError):
+            with suppress(ModelError, EmbedderUnavailable):
                 get()
 
     def embedder(self) -> Embedder:

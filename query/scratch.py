@@ -6,11 +6,12 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from producers.errors import NotReady
+from producers.connection import connect
+from producers.errors import Busy, NotReady
 from producers.events import TurnEvent
 from producers.logs import configure_logging
 from producers.settings import Settings
@@ -67,7 +68,7 @@ def push_and_drain(
     with EventStream(settings) as stream:
         pushed = stream.append(events)
     deadline = time.monotonic() + timeout
-    with terminal.progress() as bar:
+    with connect(settings) as client, terminal.progress() as bar:
         task = bar.add_task("chunking, embedding, storing", total=pushed)
         while True:
             supervisor.poll()
@@ -77,8 +78,9 @@ def push_and_drain(
                 raise NotReady(f"{progress.dead} turns became dead letters; the logs in {settings.data_dir} say why")
             bar.update(task, completed=pushed - left)
             if left == 0:
-                run_job("index", settings)
-                return pushed
+                with suppress(Busy):  # the scheduler's own run is at it
+                    run_job("index", settings, client)
+                    return pushed
             if time.monotonic() > deadline:
                 raise NotReady(f"{left} of {pushed} turns were not stored within {timeout:.0f} s")
             time.sleep(POLL)

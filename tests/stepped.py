@@ -37,12 +37,16 @@ class Stepped:
         self.keys = Keys(settings.key_prefix)
         self.stop = Event()
         use_prefix(settings)
-        self.pipeline, upkeep = build_ingest(settings, self.client)
-        install(Runtime(settings, self.client, "worker", self.stop, self.pipeline, upkeep))
+        self.pipeline, self._upkeep = build_ingest(settings, self.client)
+        self.reinstall()
         self.queue = rq_queue(lane, self.client, settings)
         self.intake = Intake(self.client, settings, lane, "intake", self.stop)
         self.ledger = Ledger(self.client, settings, lane, "worker")
         self.ledger.ensure_group()
+
+    def reinstall(self) -> None:
+        """Give the worker `settings` as they are now, or its place back."""
+        install(Runtime(self.settings, self.client, "worker", self.stop, self.pipeline, self._upkeep))
 
     def push(self, *events: TurnEvent) -> None:
         with EventStream(self.settings, self.lane) as stream:

@@ -10,7 +10,6 @@ import importlib.util
 import os
 import re
 import resource
-import shutil
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,11 +20,13 @@ import redis
 
 from producers.connection import connect, safe_location
 from producers.errors import ScopeRecallError
-from producers.settings import Settings
+from producers.settings import Settings, without_password
+from workers.disk import disks, shown_size
 
 DISTRIBUTION = "scope-recall-hermes"
 MIN_REDIS = (6, 2)
 """XAUTOCLAIM."""
+IN_FILE = "and in its redis.conf (CONFIG REWRITE), or a restart undoes it"
 MAX_SKEW = 1.0
 """Seconds; stream ids and leases come from Redis' clock, logs and turns from the host's."""
 MEMORY_SHARE = 0.8
@@ -95,7 +96,6 @@ def judge_redis(info: Mapping[str, Any], config: Mapping[str, str]) -> list[Chec
     version = tuple(int(part) for part in re.findall(r"\d+", text)[:2])
     policy = config.get("maxmemory-policy", str(info.get("maxmemory_policy", "unknown")))
     aof = bool(info.get("aof_enabled"))
-    fsync = f", appendfsync {config['appendfsync']}" if aof and "appendfsync" in config else ""
     used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
     full = bool(limit) and used > limit * MEMORY_SHARE
     return [
@@ -104,21 +104,25 @@ def judge_redis(info: Mapping[str, Any], config: Mapping[str, str]) -> list[Chec
             "redis eviction",
             policy == "noeviction",
             policy,
-            "CONFIG SET maxmemory-policy noeviction: any other loses turns",
+            f"CONFIG SET maxmemory-policy noeviction, {IN_FILE}: any other policy drops streams of accepted turns",
         ),
-        _judge(
-            "redis persistence",
-            aof,
-            f"AOF {'on' if aof else 'off'}{fsync}",
-            "CONFIG SET appendonly yes, or a crash loses turns",
-        ),
+        _judge_persistence(aof, config.get("appendfsync", "") if aof else ""),
         Check(
             "redis memory",
             None if full else True,
-            f"{_size(used)} used, {'limit ' + _size(limit) if limit else 'no limit'}",
+            f"{shown_size(used)} used, {'limit ' + shown_size(limit) if limit else 'no limit'}",
             "raise maxmemory, or start more workers" if full else "",
         ),
     ]
+
+
+def _judge_persistence(aof: bool, fsync: str) -> Check:
+    found = f"AOF {'on' if aof else 'off'}{', appendfsync ' + fsync if fsync else ''}"
+    if not aof:
+        advice = f"CONFIG SET appendonly yes, {IN_FILE}: without it a crash of Redis loses every turn not yet stored"
+        return Check("redis persistence", False, found, advice)
+    advice = f"CONFIG SET appendfsync always (or everysec), {IN_FILE}: a power loss can cost half a minute of turns"
+    return _judge("redis persistence", fsync != "no", found, advice, warn=True)
 
 
 def judge_skew(seconds: float) -> Check:
@@ -129,11 +133,10 @@ def judge_skew(seconds: float) -> Check:
     )
 
 
-def judge_disk(free: int) -> Check:
-    """`free` bytes for the data dir."""
-    return _judge(
-        "disk space", free >= MIN_FREE_BYTES, f"{_size(free)} free", "free space, or move --data-dir", warn=True
-    )
+def judge_disk(folder: Path, free: int) -> Check:
+    """`free` bytes on the disk that holds `folder`."""
+    found = f"{folder}: {shown_size(free)} free"
+    return _judge("disk space", free >= MIN_FREE_BYTES, found, "free space, or move it to a larger disk", warn=True)
 
 
 def judge_filesystem(kind: str, catalog_inside: bool) -> Check:
@@ -152,10 +155,6 @@ def judge_open_files(limit: int) -> Check:
 
 def _judge(name: str, good: bool, found: str, advice: str, *, warn: bool = False) -> Check:
     return Check(name, True, found) if good else Check(name, None if warn else False, found, advice)
-
-
-def _size(count: int) -> str:
-    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.1f} MiB"
 
 
 def _installed_extras() -> dict[str, dict[str, str | None]]:
@@ -188,7 +187,10 @@ def _embedder(settings: Settings) -> Check:
     if name.startswith("openai:"):
         good = settings.embedder_url is not None
         return _judge(
-            "embedder", good, f"{name} at {settings.embedder_url}", "set embedder_url to the service's base URL"
+            "embedder",
+            good,
+            f"{name} at {without_password(settings.embedder_url or '')}",
+            "set embedder_url to the service's base URL",
         )
     if name == "hashing" or Path(name).expanduser().is_dir():
         return Check("embedder", True, name)
@@ -215,7 +217,7 @@ def _data_dir(settings: Settings) -> Iterable[Check]:
     yield _judge(
         "data dir", writable, found, f"make {folder} writable for user {os.getuid()}, or choose another --data-dir"
     )
-    yield judge_disk(shutil.disk_usage(folder).free)
+    yield from (judge_disk(place, free) for place, free in disks(settings).items())
 
 
 def _filesystem(settings: Settings) -> Check:

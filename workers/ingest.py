@@ -8,15 +8,16 @@ Each step can be repeated: every id is derived from content. Acknowledging is th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from producers.crash_points import Point, reached
+from producers.errors import ScopeRecallError
 from producers.events import TurnEvent, utc_microseconds
 from workers.chunking import Chunk, Chunker
-from workers.embedding.batch import VectorCache, embed_unique
+from workers.embedding.batch import NotEmbedded, Pace, VectorCache, embed_unique
 from workers.embedding.port import Embedder
 from workers.stores.catalog import Catalog
 from workers.stores.lance_schema import VectorRow
@@ -43,6 +44,18 @@ class Prepared:
     chunks: list[Chunk]
 
 
+class NotStored(Exception):
+    """Some events of a batch cannot be embedded, and nothing of the batch is stored; the others can be.
+
+    For whoever runs the batch; it never reaches a person.
+    """
+
+    def __init__(self, errors: Mapping[str, ScopeRecallError]) -> None:
+        super().__init__()
+        self.errors = errors
+        """By `Arrival.order`."""
+
+
 class Pipeline:
     """The resident parts of one ingest worker."""
 
@@ -53,11 +66,14 @@ class Pipeline:
         self._space = space
         self._chunker = Chunker(embedder.token_counter(), space.chunk_tokens, space.chunk_overlap)
         self._cache = VectorCache()
+        self._pace = Pace()
 
-    def store(self, arrivals: Sequence[Arrival]) -> Counter[str]:
+    def store(self, arrivals: Sequence[Arrival], pause: Callable[[], None] = lambda: None) -> Counter[str]:
         """Store a batch; returns how many events were new, revision, resume, duplicate, stale or forgotten.
 
-        When it returns, recall finds the batch. When it raises, running it again with the same events is safe.
+        When it returns, recall finds the batch. When it raises, running it again with the same events is safe; so
+        `pause` may raise to stop it. It is called every second or two while nothing is written. Raises
+        `NotStored` naming the events to leave out.
         """
         latest, outcomes = fold(arrivals)
         known = self._catalog.known([arrival.event.key for arrival in latest])
@@ -66,10 +82,12 @@ class Pipeline:
         for arrival in latest:
             outcome = judge(arrival.event.content_hash, arrival.order, known.get(arrival.event.key))
             (fresh if outcome in WRITTEN else older).append(arrival)
-        prepared = [Prepared(arrival, self._chunker.chunk(arrival.event.content)) for arrival in fresh]
+        prepared = []
+        for arrival in fresh:
+            pause()  # the longest turns take seconds each
+            prepared.append(Prepared(arrival, self._chunker.chunk(arrival.event.content)))
         reached(Point.AFTER_CHUNKING)
-        texts = [chunk.text for item in prepared for chunk in item.chunks]
-        embedded = embed_unique(self._embedder, texts, cache=self._cache)
+        embedded = self._embed(prepared, pause)
         # Duplicates and stale revisions go along without chunks: the catalog judges them again and keeps their order.
         writes = [self._write_of(item) for item in prepared]
         writes += [TurnWrite(arrival.event, arrival.order, (), arrival.accepted) for arrival in older]
@@ -77,15 +95,32 @@ class Pipeline:
             judged = self._catalog.write(self._space, writes)
             reached(Point.AFTER_CATALOG_COMMIT)
             self._publish(prepared, judged, embedded)
-            self._remove_superseded([w.event for w, outcome in zip(writes, judged, strict=True) if outcome == "stale"])
+            # An earlier delivery of a stale revision may have left rows behind when it was cut short.
+            self._remove_superseded([w.event.key for w, one in zip(writes, judged, strict=True) if one == "stale"])
         outcomes.update(judged)
         return outcomes
+
+    def _embed(self, prepared: Sequence[Prepared], pause: Callable[[], None]) -> np.ndarray:
+        """Shape (chunks of all, dimension)."""
+        texts = [chunk.text for item in prepared for chunk in item.chunks]
+        try:
+            return embed_unique(
+                self._embedder, texts, cache=self._cache, parts=lambda missing: self._pace.parts(missing, pause)
+            )
+        except NotEmbedded as failed:
+            errors = {
+                item.arrival.order: failed.errors[chunk.text]
+                for item in prepared
+                for chunk in item.chunks
+                if chunk.text in failed.errors
+            }
+        raise NotStored(errors)
 
     def _publish(self, prepared: Sequence[Prepared], judged: Sequence[str], embedded: np.ndarray) -> None:
         """Bring the vectors of what was written into the vector store, then mark it as indexed."""
         rows: list[VectorRow] = []
         written: list[TurnEvent] = []
-        revised: list[tuple[str, str | None]] = []
+        revised: list[str] = []
         position = 0
         for item, outcome in zip(prepared, judged, strict=False):
             vectors = embedded[position : position + len(item.chunks)]
@@ -95,23 +130,26 @@ class Pipeline:
             written.append(item.arrival.event)
             rows += self._rows_of(item, vectors)
             if outcome != "new":
-                revised.append((item.arrival.event.key, item.arrival.event.content_hash))
+                revised.append(item.arrival.event.key)
         if not written:
             return
         self._vectors.upsert(self._space, rows)
         reached(Point.AFTER_LANCE_UPSERT)
         # The rows of the content before go only now: until here the old ones were the only ones to be found.
-        self._vectors.delete_superseded(self._space, revised)
+        self._remove_superseded(revised)
         overtaken = self._catalog.mark_indexed([(event.key, event.content_hash) for event in written])
         reached(Point.AFTER_INDEXED)
         # A newer revision was written while this one was on its way: its rows stay, ours go.
-        self._vectors.delete_superseded(self._space, list(overtaken.items()))
+        self._remove_superseded(list(overtaken))
 
-    def _remove_superseded(self, stale: Sequence[TurnEvent]) -> None:
-        """A stale revision may have left rows behind when an earlier delivery of it was cut short."""
-        if stale:
-            known = self._catalog.known([event.key for event in stale])
-            self._vectors.delete_superseded(self._space, [(key, turn.content_hash) for key, turn in known.items()])
+    def _remove_superseded(self, turn_keys: Sequence[str]) -> None:
+        """Delete the rows of these turns that are not of their current content.
+
+        Another worker may be at a newer revision, so what is current must stay so until the others are deleted.
+        """
+        if turn_keys:
+            with self._catalog.unchanging(turn_keys) as current:
+                self._vectors.delete_superseded(self._space, list(current.items()))
 
     def _write_of(self, item: Prepared) -> TurnWrite:
         event = item.arrival.event

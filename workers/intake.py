@@ -22,7 +22,7 @@ from producers.logs import get_logger
 from producers.settings import LANES, Lane, Settings
 from producers.stream import SEND_SECONDS, EventStream
 from workers.ledger import Entry, Ledger
-from workers.queues import rq_queue
+from workers.queues import FAILURE_TTL, record_ttl, rq_queue
 from workers.supervision.tree_state import mark_ready
 
 READ_PAGE = 64
@@ -33,8 +33,6 @@ QUEUE_POLL = 0.01
 """Seconds between two looks at a queue that is full."""
 FULL_BATCH_PATIENCE = 1.0
 """Seconds a short batch waits while other jobs wait anyway: a fuller batch costs no time then."""
-JOB_TTL_AFTER_FAILURE = 3600
-"""Seconds RQ keeps a failed job's record; the ledger, not RQ, decides what happens to its entries."""
 INGEST = "workers.jobs.ingest"
 """The job's dotted name: wire format."""
 HOUSEKEEPING_PER_LEASE = 3
@@ -83,8 +81,8 @@ class Intake:
         if self._queue.count >= self._settings.max_inflight:
             self._stop.wait(QUEUE_POLL)
             return
-        for batch in cut_batches(self._gather(), self._settings.batch_turns, self._settings.batch_bytes):
-            self._enqueue([entry.id for entry in batch], delivery=1)
+        batches = cut_batches(self._gather(), self._settings.batch_turns, self._settings.batch_bytes)
+        self._enqueue_all([(batch, 1) for batch in batches])
 
     def _send_spooled(self) -> None:
         """Send what a producer left on this machine: a command that ran while Redis was away has nobody else."""
@@ -116,6 +114,15 @@ class Intake:
         """Seconds a short batch may wait: longer while workers have other jobs to do first."""
         return max(self._settings.batch_wait, FULL_BATCH_PATIENCE) if self._queue.count else self._settings.batch_wait
 
+    def _enqueue_all(self, batches: Sequence[tuple[Sequence[Entry], int]]) -> None:
+        """Enqueue (entries, delivery) in order. What Redis has no memory for was not delivered to anybody."""
+        for done, (entries, delivery) in enumerate(batches):
+            try:
+                self._enqueue([entry.id for entry in entries], delivery=delivery)
+            except redis.exceptions.ResponseError:
+                self._ledger.release([entry.id for left, _ in batches[done:] for entry in left])
+                raise
+
     def _enqueue(self, entry_ids: Sequence[str], *, delivery: int) -> None:
         from rq.exceptions import DuplicateJobError
 
@@ -126,8 +133,9 @@ class Intake:
                 args=(self._ledger.lane, list(entry_ids), delivery),
                 job_id=job_id,
                 unique=True,
+                ttl=record_ttl(self._settings),
                 result_ttl=0,
-                failure_ttl=JOB_TTL_AFTER_FAILURE,
+                failure_ttl=FAILURE_TTL,
                 description=f"{self._ledger.lane}: {len(entry_ids)} entries",
             )
             reached(Point.AFTER_ENQUEUE)
@@ -135,9 +143,11 @@ class Intake:
             log.info("batch_already_queued", lane=self._ledger.lane, job=job_id)
 
     def _keep_queued_leases(self) -> None:
-        """Renew the lease of what waits in RQ: it is not abandoned, its turn has not come."""
+        """Renew the lease of what waits in RQ, and the job's record: it is not abandoned, its turn has not come."""
         for job in self._queue.get_jobs():
-            self._ledger.renew(job.args[1])
+            if job.func_name == INGEST:  # another's job fails in a worker; it must not end the intake
+                self._ledger.renew(job.args[1])
+                self._queue.connection.expire(job.key, record_ttl(self._settings))
 
     def _requeue_abandoned(self) -> None:
         """Enqueue what a dead process left behind; bury what has been delivered too often."""
@@ -150,11 +160,12 @@ class Intake:
                 self._bury(entry, deliveries - 1)
             else:
                 waiting.setdefault(deliveries, []).append(entry)
+        batches: list[tuple[Sequence[Entry], int]] = []
         for deliveries, entries in sorted(waiting.items()):
             log.info("redelivering", lane=self._ledger.lane, entries=len(entries), delivery=deliveries)
             limit = redelivery_size(self._settings.batch_turns, deliveries, self._settings.max_deliveries)
-            for batch in cut_batches(entries, limit, self._settings.batch_bytes):
-                self._enqueue([entry.id for entry in batch], delivery=deliveries)
+            batches += [(batch, deliveries) for batch in cut_batches(entries, limit, self._settings.batch_bytes)]
+        self._enqueue_all(batches)
 
     def _bury(self, entry: Entry, deliveries: int) -> None:
         reason = self._ledger.failure_of(entry.id) or (

@@ -15,11 +15,21 @@ from rq.timeouts import BaseTimeoutException
 
 from producers.connection import TRANSIENT, said
 from producers.crash_points import Point, reached
-from producers.errors import InvalidEvent, ModelError, NotReady, PoisonError, RetryableError, StreamUnavailable
+from producers.errors import (
+    Busy,
+    EmbedderUnavailable,
+    InvalidEvent,
+    ModelError,
+    NotReady,
+    PoisonError,
+    RetryableError,
+    StoreUnavailable,
+    StreamUnavailable,
+)
 from producers.events import parse_event
 from producers.logs import get_logger, where
 from producers.settings import Lane, Settings
-from workers.ingest import Arrival, Pipeline
+from workers.ingest import Arrival, NotStored, Pipeline
 from workers.lease import Lease
 from workers.ledger import Entry, Ledger
 from workers.runtime import GiveBack, runtime
@@ -56,10 +66,16 @@ def ingest(lane: Lane, entry_ids: list[str], delivery: int) -> None:
 
 
 def run_maintenance(name: str) -> None:
-    """Run one maintenance job by name."""
+    """Run one maintenance job by name, unless it is being run already."""
     from workers.maintenance.run import run_job
 
-    run_job(name, runtime().settings)
+    resident = runtime()
+    try:
+        run_job(name, resident.settings, resident.client)
+    except Busy as error:
+        log.info("maintenance_skipped", job=name, reason=str(error))
+    except StoreUnavailable as error:  # RQ would keep a traceback; the next run comes by itself
+        log.warning("maintenance_put_off", job=name, reason=str(error))
 
 
 class BatchJob:
@@ -99,9 +115,12 @@ class BatchJob:
 
     def _store(self, entries: Sequence[Entry], arrivals: Sequence[Arrival]) -> None:
         try:
-            outcomes = self._patiently(lambda: self._pipeline.store(arrivals))
+            outcomes = self._patiently(lambda: self._pipeline.store(arrivals, lambda: self._wait(0)))
         except (GiveBack, BaseTimeoutException, *TRANSIENT):
             raise
+        except NotStored as failed:
+            self._store_without(failed, entries, arrivals)
+            return
         except Exception as error:  # noqa: BLE001  # any failure must be pinned to the entry that causes it
             if len(entries) > 1:
                 middle = len(entries) // 2
@@ -115,33 +134,52 @@ class BatchJob:
         redelivered = {"redelivered": len(entries)} if self._delivery > 1 else {}
         self._ledger.count(Counter({**outcomes, **redelivered}))
 
+    def _store_without(self, failed: NotStored, entries: Sequence[Entry], arrivals: Sequence[Arrival]) -> None:
+        """Store the batch-mates of events that cannot be embedded; what is embedded already is not embedded again."""
+        rest = []
+        for entry, arrival in zip(entries, arrivals, strict=True):
+            error = failed.errors.get(entry.order)
+            if error is None:
+                rest.append((entry, arrival))
+            else:
+                self._fail(entry, error)
+        if rest:
+            self._store([entry for entry, _ in rest], [arrival for _, arrival in rest])
+
     def _patiently(self, attempt: Callable[[], Counter[str]]) -> Counter[str]:
         """Try until it works, while what stands in the way may pass: waiting loses nothing, giving up would.
 
         Raises `GiveBack` before the job's own time-out would end the waiting as a failed delivery.
         """
         wait = FIRST_WAIT
+        waited = False
         give_back_at = time.monotonic() + self._settings.job_timeout * WAITING_SHARE
         while True:
             try:
-                return attempt()
+                outcomes = attempt()
+                if waited:
+                    self._ledger.report_working()
+                return outcomes
             except (RetryableError, ModelError, NotReady) as error:
                 seconds = min(getattr(error, "retry_after", None) or wait, LONGEST_RETRY_AFTER)
+                self._ledger.report_waiting(str(error), seconds)
                 if time.monotonic() + seconds > give_back_at:
                     raise GiveBack(f"waited long enough: {error}") from None
                 log.warning("waiting", reason=str(error), seconds=seconds)
-                self._ledger.report_waiting(str(error), seconds)
                 self._wait(seconds)
+                waited = True
                 wait = min(wait * 2, LONGEST_WAIT)
 
     def _fail(self, entry: Entry, error: Exception) -> None:
-        reason = f"{type(error).__name__}: {error}" if isinstance(error, PoisonError) else type(error).__name__
+        told = isinstance(error, (PoisonError, EmbedderUnavailable))  # ours; any other may quote what the turn says
+        reason = f"{type(error).__name__}: {error}" if told else type(error).__name__
         if isinstance(error, PoisonError):
             self._bury(entry, reason)
             return
         # Not known to be the entry's fault: it stays pending and is delivered again, alone, up to the limit.
         log.error("entry_failed", lane=self._ledger.lane, entry=entry.id, error_type=reason, at=where(error))
-        self._ledger.record_failure(entry.id, f"{reason} in the worker (see its log) on delivery {self._delivery}")
+        at = "" if told else " in the worker (see its log)"
+        self._ledger.record_failure(entry.id, f"{reason}{at} on delivery {self._delivery}")
 
     def _bury(self, entry: Entry, reason: str) -> None:
         self._ledger.bury(entry, reason, self._delivery)

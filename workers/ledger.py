@@ -8,18 +8,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import redis
-from redis.exceptions import ResponseError
+from redis.exceptions import OutOfMemoryError, ResponseError
 
-from producers.keys import ACCEPTED_FIELD, EVENT_FIELD, GROUP, ORDER_FIELD, Keys
+from producers.keys import ACCEPTED_FIELD, DEATHS_FIELD, EVENT_FIELD, FIRST_DIED_FIELD, GROUP, ORDER_FIELD, Keys
 from producers.settings import Lane, Settings
 from workers.order import entry_order, milliseconds_of, order_at
 
 RANGE_PAGE = 128
 """Entries fetched in one round trip; at the content limit of 1 MiB that is 128 MiB."""
+_SETTLE = """
+local entries = {unpack(ARGV, 2)}
+redis.call('xack', KEYS[1], ARGV[1], unpack(entries))
+redis.call('xdel', KEYS[1], unpack(entries))
+redis.call('hdel', KEYS[2], unpack(entries))
+"""
+"""All or nothing, as in a transaction; but a Redis at its maxmemory refuses to queue even an XACK in one of those."""
+_FIGURES_CAN_WAIT = suppress(OutOfMemoryError)
+"""A Redis at its maxmemory still acknowledges and deletes; what it refuses to note is no reason to fail a batch."""
 IDLE_CONSUMER_MS = 3_600_000
 """A consumer without pending entries that has been silent for this long is gone for good."""
 _BURY = """
@@ -43,6 +53,15 @@ class Entry:
     """Zero-padded entry id that decides between revisions; a replayed entry keeps its first one."""
     accepted: str | None = None
     """The order of the moment when it was accepted into a spool; None: it came onto the stream at once."""
+    deaths: int = 0
+    """How often it has been a dead letter before."""
+    first_died_ms: int | None = None
+    """When it first became one, milliseconds since 1970."""
+
+    @property
+    def accepted_ms(self) -> int:
+        """When the stream first took it, milliseconds since 1970."""
+        return milliseconds_of(self.order)
 
 
 @dataclass(frozen=True)
@@ -114,30 +133,34 @@ class Ledger:
     def settle(self, entry_ids: Sequence[str]) -> None:
         """Acknowledge and delete: both stores have committed these entries."""
         if entry_ids:
-            pipeline = self._client.pipeline(transaction=True)
-            self._settle(pipeline, entry_ids)
-            pipeline.execute()
+            self._client.eval(_SETTLE, 2, self._stream, self.keys.failures, GROUP, *entry_ids)
 
     def bury(self, dead: Entry, reason: str, deliveries: int) -> None:
         """Move an entry to the dead letters, with the reason (which never holds content).
 
         One that is no longer in the stream was buried by another delivery or forgotten, and stays gone.
         """
-        fields: dict[bytes, Any] = {
+        keys = (self._stream, self.keys.dead, self.keys.failures, self.keys.counters)
+        flat = (part for item in self.letter(dead, reason, deliveries).items() for part in item)
+        self._client.eval(_BURY, len(keys), *keys, GROUP, dead.id, *flat)
+
+    def letter(self, dead: Entry, reason: str, deliveries: int) -> dict[bytes, Any]:
+        """The fields of an entry's dead letter."""
+        now = int(time.time() * 1000)
+        spooled = {} if dead.accepted is None else {ACCEPTED_FIELD: milliseconds_of(dead.accepted)}
+        return {
+            **spooled,
             EVENT_FIELD: dead.payload,
             ORDER_FIELD: dead.order,
             b"lane": self.lane,
             b"entry": dead.id,
             b"reason": reason,
             b"deliveries": deliveries,
-            b"accepted_ms": dead.id.partition("-")[0],
-            b"died_ms": int(time.time() * 1000),
+            b"accepted_ms": dead.accepted_ms,
+            b"died_ms": now,
+            FIRST_DIED_FIELD: dead.first_died_ms or now,
+            DEATHS_FIELD: dead.deaths + 1,
         }
-        if dead.accepted is not None:
-            fields[ACCEPTED_FIELD] = milliseconds_of(dead.accepted)
-        keys = (self._stream, self.keys.dead, self.keys.failures, self.keys.counters)
-        flat = (part for item in fields.items() for part in item)
-        self._client.eval(_BURY, len(keys), *keys, GROUP, dead.id, *flat)
 
     def record_failure(self, entry_id: str, reason: str) -> None:
         """Keep why an entry failed when it was tried alone."""
@@ -150,7 +173,12 @@ class Ledger:
 
     def report_waiting(self, reason: str, seconds: float) -> None:
         """Let `status` say what holds this worker up; forgotten when it is not repeated."""
-        self._client.set(self.keys.waiting, reason, px=int((seconds + self._settings.lease) * 1000))
+        with _FIGURES_CAN_WAIT:
+            self._client.set(self.keys.waiting, reason, px=int((seconds + self._settings.lease) * 1000))
+
+    def report_working(self) -> None:
+        """What a worker waited for is there again; another that still waits says so at its next attempt."""
+        self._client.delete(self.keys.waiting)
 
     def count(self, outcomes: Mapping[str, int]) -> None:
         """Add to the counters that `status` shows."""
@@ -158,7 +186,8 @@ class Ledger:
         for name, amount in outcomes.items():
             if amount:
                 pipeline.hincrby(self.keys.counters, name, amount)
-        pipeline.execute()
+        with _FIGURES_CAN_WAIT:
+            pipeline.execute()
 
     def claim_abandoned(self, count: int) -> Claimed:
         """Take over up to `count` entries whose lease has run out, going on where the last claim stopped."""
@@ -168,14 +197,15 @@ class Ledger:
             self._stream, GROUP, self.consumer, int(self._settings.lease * 1000), start_id=cursor, count=count
         )
         following, rows = answer[0].decode(), answer[1]
-        self._client.set(cursor_key, following)
+        with _FIGURES_CAN_WAIT:  # the next claim then looks once more where this one has
+            self._client.set(cursor_key, following)
         entries = [entry(entry_id, fields) for entry_id, fields in rows if fields]
         # Redis 7 acknowledges entries without data itself and lists them; Redis 6.2 returns them as nil.
         lost = len(answer[2]) if len(answer) > 2 else 0
         if len(entries) < len(rows):
             lost += self._acknowledge_nils(cursor, following)
         if lost:
-            self._client.hincrby(self.keys.counters, "lost_entry", lost)
+            self.count({"lost_entry": lost})
         return Claimed(entries=list(zip(entries, self._deliveries(entries), strict=True)), lost=lost)
 
     def remove_idle_consumers(self) -> None:
@@ -212,9 +242,12 @@ def entry(entry_id: bytes, fields: dict[bytes, bytes]) -> Entry:
     name = entry_id.decode()
     order = fields.get(ORDER_FIELD)
     accepted = fields.get(ACCEPTED_FIELD)
+    first_died = fields.get(FIRST_DIED_FIELD)
     return Entry(
         id=name,
         payload=fields.get(EVENT_FIELD, b""),
         order=order.decode() if order else entry_order(name),
+        deaths=int(fields.get(DEATHS_FIELD, 0)),
+        first_died_ms=int(first_died) if first_died else None,
         accepted=order_at(int(accepted)) if accepted else None,
     )

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rq import Queue
 
 MAINTENANCE = "maintenance"
+FAILURE_TTL = 3600
+"""Seconds RQ keeps a failed ingest job's record; the ledger, not RQ, decides what happens to its entries."""
 PATIENCE = 60.0
 """Seconds that a worker waits within one call for a Redis that is away: RQ gives up its process for less."""
 
@@ -37,6 +39,14 @@ def use_prefix(settings: Settings) -> None:
 
     if wanted != RQ_KEY_PREFIX:
         raise SettingsError(f"rq was imported under the prefix {RQ_KEY_PREFIX!r} before {wanted!r} was asked for")
+
+
+def record_ttl(settings: Settings) -> int:
+    """Seconds that a job's record lives unless someone renews it: longer than the job, and not for ever.
+
+    RQ keeps it until the job has ended, and a job whose worker is killed never ends.
+    """
+    return settings.job_timeout + FAILURE_TTL
 
 
 def rq_queue(lane: str, connection: redis.Redis, settings: Settings) -> Queue:

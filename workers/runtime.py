@@ -16,6 +16,7 @@ from workers.embedding.port import Embedder
 from workers.embedding.registry import load_embedder
 from workers.ingest import Pipeline
 from workers.stores.catalog import ActiveSpace, Catalog
+from workers.stores.lance_connection import WRITER_CACHE
 from workers.stores.space import Space
 from workers.stores.vectors import VectorStore
 from workers.upkeep import Upkeep
@@ -102,8 +103,6 @@ def build_ingest(settings: Settings, client: redis.Redis) -> tuple[Pipeline, Upk
     embedder = load_embedder(settings.embedder, settings)
     space = space_of(embedder, settings)
     catalog.adopt_space(ActiveSpace(space, settings.embedder, embedder.scripts))
-    vectors = VectorStore(settings.vectors_location)
-    vectors.statistics(
-        space
-    )  # loads LanceDB, seconds of work, before this worker holds a batch that others could store
+    vectors = VectorStore(settings.vectors_location, WRITER_CACHE)
+    vectors.connect()  # loads LanceDB, seconds of work, before this worker holds a batch that others could store
     return Pipeline(catalog, vectors, embedder, space), Upkeep(client, settings, vectors, space)

@@ -12,9 +12,11 @@ from typing import Any
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from rq import cron_scheduler_registry
 from rq.cron import CronJob, CronScheduler
 from rq.exceptions import DuplicateJobError, StopRequested
 
+from producers.connection import said
 from producers.keys import Keys
 from producers.logs import get_logger
 from producers.settings import Settings
@@ -71,8 +73,8 @@ class MaintenanceScheduler(CronScheduler):
         self.connection.set_retry(Retry(NoBackoff(), 0))  # who asks for the stop is waiting
         try:
             super().register_death(pipeline)
-        except (redis.ConnectionError, redis.TimeoutError) as error:
-            log.warning("not_unregistered", error=str(error))
+        except redis.RedisError as error:
+            log.warning("not_unregistered", error=said(error))
 
 
 def build_scheduler(
@@ -92,10 +94,11 @@ def run_scheduler(settings: Settings, connection: redis.Redis, on_ready: Callabl
     try:
         while True:
             try:
+                cron_scheduler_registry.cleanup(connection)  # RQ forgets killed ones only when somebody lists them
                 build_scheduler(jobs, settings, connection).start()  # type: ignore[no-untyped-call]  # rq's own
                 return
-            except (redis.ConnectionError, redis.TimeoutError) as error:
-                log.warning("redis_away", error=str(error))
+            except redis.RedisError as error:  # away, or out of memory
+                log.warning("redis_away", error=said(error))
             time.sleep(RECONNECT_SECONDS)
     except StopRequested:  # RQ's signal handler raises it, wherever it finds this thread
         return

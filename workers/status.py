@@ -14,16 +14,19 @@ from typing import Any
 import redis
 
 from producers.connection import connect, mapped_errors
-from producers.errors import NotReady, ScopeRecallError
+from producers.errors import NotReady, ScopeRecallError, StreamAway
+from producers.high_water import over_high_water
 from producers.keys import Keys
 from producers.scripts import foreign_scripts
 from producers.settings import LANES, Settings
 from producers.spool import FOLDER, spooled, spooled_for_others
 from producers.stream import read_backlog
+from workers.disk import NEARLY_FULL_BYTES, disks, shown_size
 from workers.embedding.registry import recommended_multilingual
 from workers.queues import MAINTENANCE, rq_queue
 from workers.stores.catalog import ActiveSpace, Catalog, CatalogCounts
 from workers.stores.vectors import VectorStatistics, VectorStore
+from workers.supervision.redis_server import redis_log
 from workers.supervision.tree_state import read_state
 
 SILENT_SECONDS = 30.0
@@ -40,9 +43,12 @@ def gather_status(settings: Settings) -> dict[str, Any]:
         raise NotReady(f"no data dir at {settings.data_dir}: start `scope-recall up`, or name another with --data-dir")
     status: dict[str, Any] = {"data_dir": str(settings.data_dir), "degraded": [], "advice": []}
     status["processes"] = _processes(settings, status["degraded"])
+    status["degraded"] += _full_disks(settings)
     for gather in (_gather_redis, _gather_stores):
         try:
             gather(settings, status)
+        except StreamAway as error:
+            status["degraded"].append(_without_redis(settings, status, error))
         except ScopeRecallError as error:
             status["degraded"].append(str(error))
     _gather_spool(settings, status)
@@ -65,8 +71,15 @@ def _gather_redis(settings: Settings, status: dict[str, Any]) -> None:
         counters: Any = client.hgetall(keys.counters)
         status["counters"] = {name.decode(): int(value) for name, value in counters.items()}
         waiting: Any = client.get(keys.waiting)
+        memory: Any = client.info("memory")
     if waiting:
         status["degraded"].append(f"a worker waits and tries again: {waiting.decode()}")
+    reasons = {over_high_water(backlog.length, memory, settings) for backlog in lanes.values()} - {None}
+    status["degraded"] += [
+        f"appends wait, since {reason}: what is accepted is safe; see that workers are running, add some, or give "
+        "Redis more memory"
+        for reason in sorted(reasons, key=str)
+    ]
     if streams["dead"]:
         status["degraded"].append(f"{streams['dead']} dead letters: see `scope-recall dead list`")
     if status["counters"].get("lost_entry"):
@@ -76,6 +89,26 @@ def _gather_redis(settings: Settings, status: dict[str, Any]) -> None:
         )
     if not status["workers"] and any(streams[lane]["length"] for lane in LANES):
         status["degraded"].append("turns are waiting and no worker is registered: start `scope-recall up` or a worker")
+
+
+def _without_redis(settings: Settings, status: dict[str, Any], error: StreamAway) -> str:
+    """Who has started `up` is not told to start it."""
+    if status["processes"] is None or settings.redis_url is not None:
+        return str(error)
+    return (
+        "the embedded Redis does not answer: what it has accepted is safe on its disk, appends are spooled, and "
+        f"`scope-recall up` starts it again by itself; if it does not come back, see {redis_log(settings)} and whether "
+        "the disk is full"
+    )
+
+
+def _full_disks(settings: Settings) -> list[str]:
+    return [
+        f"the disk of {folder} has {shown_size(free)} left: what is accepted is safe, and what can no longer be "
+        "written waits and goes on by itself; free space there"
+        for folder, free in disks(settings).items()
+        if free < NEARLY_FULL_BYTES
+    ]
 
 
 def _gather_spool(settings: Settings, status: dict[str, Any]) -> None:
@@ -116,19 +149,29 @@ def _workers(client: redis.Redis) -> list[dict[str, Any]]:
 
 
 def _gather_stores(settings: Settings, status: dict[str, Any]) -> None:
-    status["catalog"] = asdict(CatalogCounts(0, 0, 0))
-    status["vectors"] = asdict(VectorStatistics(0, 0, 0, 0))
-    status["spaces"] = []
     try:
         catalog = Catalog.open(settings.catalog_location)
     except NotReady:  # nothing has been stored yet
+        status |= {
+            "catalog": asdict(CatalogCounts(0, 0, 0)),
+            "vectors": asdict(VectorStatistics(0, 0, 0, 0)),
+            "spaces": [],
+        }
         return
+    try:
+        _gather_catalog(catalog, settings, status)
+    finally:
+        catalog.close()
+
+
+def _gather_catalog(catalog: Catalog, settings: Settings, status: dict[str, Any]) -> None:
     status["catalog"] = asdict(catalog.counts())
     active = catalog.active_space()
+    status["spaces"] = []
     if active is None:
+        status["vectors"] = asdict(VectorStatistics(0, 0, 0, 0))
         return
     status["spaces"] = [{"id": active.space.id, "active": True, "setting": active.setting, **asdict(active.space)}]
-    status["vectors"] = asdict(VectorStore(settings.vectors_location).statistics(active.space))
     unfinished = catalog.tombstones.unfinished()
     if unfinished:
         status["degraded"].append(
@@ -138,6 +181,7 @@ def _gather_stores(settings: Settings, status: dict[str, Any]) -> None:
     advice = language_advice(catalog, active)
     if advice:
         status["advice"].append(advice)
+    status["vectors"] = asdict(VectorStore(settings.vectors_location).statistics(active.space))
 
 
 def language_advice(catalog: Catalog, active: ActiveSpace) -> str | None:
@@ -160,7 +204,8 @@ def _processes(settings: Settings, degraded: list[str]) -> dict[str, Any] | None
     silent = (datetime.now(UTC) - datetime.fromisoformat(tree.updated_at)).total_seconds()
     if silent > SILENT_SECONDS:
         degraded.append(
-            f"the state of the processes was last written {silent:.0f} s ago and may have changed: is the disk full?"
+            f"the state of the processes was last written {silent:.0f} s ago and may have changed; nothing else "
+            f"depends on it: see whether the disk of {settings.data_dir} is full or read-only"
         )
     for child in tree.children:
         if child.state == "backoff":

@@ -11,13 +11,18 @@ import socket
 from threading import Event
 from types import FrameType
 
-import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from rq import Queue, SimpleWorker
+from rq.job import Job
 from rq.serializers import JSONSerializer
 
+from producers.connection import mapped_errors
+from producers.errors import StreamUnavailable
 from producers.logs import get_logger
 from producers.settings import LANES, Settings
-from workers.queues import MAINTENANCE, connect, rq_queue
+from workers.malloc import share_arenas
+from workers.queues import MAINTENANCE, connect, record_ttl, rq_queue
 from workers.runtime import Runtime, build_ingest, install
 from workers.supervision.tree_state import mark_ready
 
@@ -30,33 +35,49 @@ log = get_logger(__name__)
 class ResidentWorker(SimpleWorker):
     """Runs jobs in this very process and tells them when it is asked to stop."""
 
-    def __init__(self, queues: list[Queue], name: str, connection: redis.Redis, stopping: Event) -> None:
+    def __init__(self, queues: list[Queue], resident: Runtime) -> None:
         super().__init__(
             queues,
-            name=name,
-            connection=connection,
+            name=resident.consumer,
+            connection=resident.client,
             serializer=JSONSerializer,
             log_job_description=False,
             worker_ttl=WORKER_TTL,
         )
-        self._stopping = stopping
+        self._stopping = resident.stopping
+        self._record_ttl = record_ttl(resident.settings)
+
+    def prepare_job_execution(self, job: Job, remove_from_intermediate_queue: bool = False) -> None:
+        """RQ makes the job's record permanent here; with a worker that is killed it would stay."""
+        super().prepare_job_execution(job, remove_from_intermediate_queue)
+        self.connection.expire(job.key, self._record_ttl)
 
     def request_stop(self, signum: int, frame: FrameType | None) -> None:
         """Finish what can be finished soon; a job that waits for a service stops waiting."""
         self._stopping.set()
+        self.connection.set_retry(Retry(NoBackoff(), 0))  # who asks for the stop does not wait for Redis to come back
         super().request_stop(signum, frame)  # type: ignore[no-untyped-call]  # rq leaves it untyped
+
+    def set_shutdown_requested_date(self) -> None:
+        """Nobody reads it, and RQ would write it to Redis in the middle of a signal handler."""
 
 
 def run_worker(settings: Settings, name: str, *, maintenance: bool = False) -> None:
     """Work until SIGTERM or SIGINT, or until `worker_max_jobs` jobs are done and a fresh process is due."""
+    share_arenas()
     client = connect(settings)
-    stopping = Event()
     unique_name = f"{name}-{socket.gethostname()}-{os.getpid()}"
     pipeline, upkeep = (None, None) if maintenance else build_ingest(settings, client)
-    install(Runtime(settings, client, unique_name, stopping, pipeline, upkeep))
+    resident = Runtime(settings, client, unique_name, Event(), pipeline, upkeep)
+    install(resident)
     lanes = [MAINTENANCE] if maintenance else list(LANES)
-    worker = ResidentWorker([rq_queue(lane, client, settings) for lane in lanes], unique_name, client, stopping)
+    worker = ResidentWorker([rq_queue(lane, client, settings) for lane in lanes], resident)
     mark_ready(settings.data_dir, name)
     log.info("worker_started", name=unique_name, queues=lanes)
-    worker.work(logging_level="WARNING", max_jobs=settings.worker_max_jobs)
+    try:
+        with mapped_errors(settings):  # RQ outlives a Redis that is away, not one that is out of memory
+            worker.work(logging_level="WARNING", max_jobs=settings.worker_max_jobs)
+    except StreamUnavailable:
+        if not resident.stopping.is_set():  # or it could not say goodbye, and its record expires by itself
+            raise
     log.info("worker_stopped", name=unique_name)

@@ -15,7 +15,7 @@ from producers.errors import PoisonError
 from workers.stores.lance_schema import VectorRow
 from workers.stores.scope import Scope, ScopedTurn, in_scope
 from workers.stores.space import Space
-from workers.stores.vectors import VectorStore
+from workers.stores.vectors import TERMS, VectorStore, _index_config
 
 pytestmark = pytest.mark.contract
 
@@ -127,7 +127,24 @@ def test_no_question_can_make_lexical_search_fail(texts: VectorStore, question: 
     assert ids(texts.lexical(SPACE, question, Scope("t"), 10)) in ([], ["v2", "v1"])
 
 
-ODD = ["t", "o'brien", "x' OR '1'='1", "%", "a\\", "\\'", "t--", "龙" * 128, "é", "e\u0301", "null", "'", '"', "t "]
+ODD = [
+    "t",
+    "o'brien",
+    "x' OR '1'='1",
+    "%",
+    "a\\",
+    "\\'",
+    "t--",
+    "龙" * 128,
+    "é",
+    "e\u0301",
+    "null",
+    "'",
+    '"',
+    "t ",
+    "/app",
+    "/apple",
+]
 
 
 @pytest.fixture(scope="module")
@@ -245,3 +262,16 @@ def test_two_spaces_never_meet(store: VectorStore) -> None:
     store.upsert(other, [row(1)])
     assert list(store.keys(SPACE)) == ["v0"]
     assert list(store.keys(other)) == ["v1"]
+
+
+def test_an_index_is_known_by_its_column_and_not_built_again_under_another_name(store: VectorStore) -> None:
+    store.upsert(SPACE, [row(number) for number in range(10)])
+    store._lance.write(SPACE, lambda table: table.drop_index("terms_idx"))
+    store._lance.write(SPACE, lambda table: table.create_index(TERMS, config=_index_config("full-text"), name="other"))
+    again = VectorStore(store._lance.location)
+    again.upsert(SPACE, [row(number) for number in range(10, 20)])
+    assert TERMS in again.indexed_columns(SPACE)
+    names = again._lance.read(SPACE, lambda table: [index.name for index in table.list_indices()], [])
+    assert names == ["other"]
+    assert again.statistics(SPACE).indexed_at_us is not None
+    assert len(again.lexical(SPACE, "hello", Scope("t"), 50)) == 20

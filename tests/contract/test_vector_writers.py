@@ -176,7 +176,7 @@ def test_a_location_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     location = tmp_path / "file"
     location.write_text("not a folder")
     store = VectorStore(str(location))
-    with pytest.raises(StoreUnavailable, match=f"{location}.*space left"):
+    with pytest.raises(StoreUnavailable, match=rf"{location}.*accepted turns are safe.*free space"):
         store.upsert(SPACE, [row(0)])
     with pytest.raises(StoreUnavailable, match=str(location)):
         store.lexical(SPACE, "hello", Scope("t"), 5)

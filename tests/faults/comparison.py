@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 from known_turns import known_turn, question
 
+from producers.events import TurnEvent
 from producers.settings import Settings
 from query.recall import Question, Recaller
 from workers.chunking import Chunker
@@ -53,8 +54,10 @@ class Tally:
 class Stored:
     """Both stores as they are now, against the known turns that should be there."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, revisions: Mapping[int, int] | None = None) -> None:
+        """`revisions`: by number, the revision that was accepted last, where it is not 0."""
         self._settings = settings
+        self._revisions = revisions or {}
         embedder = load_embedder(settings.embedder, settings)
         self._space = space_of(embedder, settings)
         self._chunker = Chunker(embedder.token_counter(), self._space.chunk_tokens, self._space.chunk_overlap)
@@ -74,7 +77,7 @@ class Stored:
         accepted = stored = duplicates = 0
         for number in numbers:
             accepted += 1
-            event = known_turn(number)
+            event = self._turn(number)
             ids = self._ids_of(number)
             in_catalog = self._contents.get(event.key) == event.content and event.key not in self._pending
             in_both = all(self._chunk_ids[one] and self._vector_ids[one] for one in ids)
@@ -99,8 +102,11 @@ class Stored:
                 missing.append(number)
         return missing
 
+    def _turn(self, number: int) -> TurnEvent:
+        return known_turn(number, self._revisions.get(number, 0))
+
     def _ids_of(self, number: int) -> list[str]:
-        event = known_turn(number)
+        event = self._turn(number)
         chunks = self._chunker.chunk(event.content)
         return [vector_id(self._space.id, event.key, event.content_hash, chunk.index) for chunk in chunks]
 

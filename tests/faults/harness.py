@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from unittest import mock
 
 from producer_process import ProducerProcess
 
+from limits import obeying
 from producers import crash_points
 from producers.crash_points import Order, Point
 from producers.errors import StreamUnavailable
@@ -31,6 +32,7 @@ from workers.supervision.tree_state import load_state
 PRODUCER_LANES = ("live", "backfill", "live")
 APPEND_TURNS = 10
 POLL = 0.02
+NO_TTL = -1
 WAIT_SECONDS = 60.0
 """Longest wait for one thing to happen, on a loaded machine."""
 SETTINGS = {
@@ -49,8 +51,11 @@ SETTINGS = {
 class CrashSystem:
     """Redis, intake, two workers, maintenance, scheduler and three producers on a folder. Use as a context manager."""
 
-    def __init__(self, folder: Path, *, appendfsync: str = "always") -> None:
-        self.settings = load_settings(data_dir=folder / "data", **SETTINGS)
+    def __init__(self, folder: Path, *, appendfsync: str = "always", **changes: Any) -> None:
+        """`changes`: settings that differ from SETTINGS."""
+        self.settings = load_settings(data_dir=folder / "data", **{**SETTINGS, **changes})
+        self.redis_limit = folder / "redis-limit"
+        """While it is there, no file of a Redis that starts can grow over the bytes it names."""
         self._folder = folder
         self._orders = folder / "orders"
         self._appendfsync = appendfsync
@@ -94,12 +99,16 @@ class CrashSystem:
         """Have whoever passes `point` killed, or Redis at that moment; the file that is returned goes when it is so."""
         for left in self._orders.iterdir():  # by a test that failed before its order was carried out
             left.unlink(missing_ok=True)
-        pid = self._pid("redis") if redis else None
+        pid = self.pid("redis") if redis else None
         return Order(passage, pid, after_ms).put(self._orders, point)
 
     def kill(self, name: str, number: int = 0) -> None:
         """kill -9 of a child of the supervisor, or of the producer with that number."""
-        os.kill(self._producers[number].pid if name == "producer" else self._pid(name), signal.SIGKILL)
+        os.kill(self._producers[number].pid if name == "producer" else self.pid(name), signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End the tree as a person would."""
+        self._supervisor.stop()
 
     def poll(self) -> None:
         """Let the supervisor and the producers' keeper see what has happened."""
@@ -143,6 +152,12 @@ class CrashSystem:
         """Jobs in every RQ queue."""
         return sum(rq_queue(lane, self._client, self.settings).count for lane in (*LANES, MAINTENANCE))
 
+    def permanent_keys(self) -> set[str]:
+        """Keys in Redis that do not expire by themselves, under names that say what they are for, not whose."""
+        prefix = f"{self.settings.key_prefix}:"
+        keys = (name.decode() for name in self._client.scan_iter() if self._client.ttl(name) == NO_TTL)
+        return {key.removeprefix(prefix) for key in keys}
+
     def _is_drained(self) -> bool:
         if any(producer.unreported() for producer in self._producers):
             return False
@@ -151,7 +166,7 @@ class CrashSystem:
         except StreamUnavailable:
             return False
 
-    def _pid(self, name: str) -> int:
+    def pid(self, name: str) -> int:
         """The pid of a supervised process, waiting for it where it is being started again."""
         found: list[int] = []
 
@@ -171,7 +186,7 @@ class CrashSystem:
     def _server_argv(self, binary: Path, *args: object) -> list[str]:
         argv = _SERVER_ARGV(binary, self.settings)
         argv[argv.index("--appendfsync") + 1] = self._appendfsync
-        return argv
+        return [*obeying(self.redis_limit), *argv]
 
     def _state(self) -> str:
         orders = [path.name for path in self._orders.iterdir()]

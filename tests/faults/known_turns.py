@@ -11,12 +11,13 @@ LONG_EVERY = 10
 LONG_PARAGRAPHS = 4
 
 
-def known_turn(number: int) -> TurnEvent:
-    """Turn `number`; no two have the same text or the same chunk."""
-    lines = [f"turn {number}: build {number * 7919 % 1_000_003} passed on host {number % 13}，部署完成。"]
+def known_turn(number: int, revision: int = 0) -> TurnEvent:
+    """Turn `number`; no two have the same text or the same chunk, nor have two of its revisions."""
+    name = f"turn {number}, revision {revision}" if revision else f"turn {number}"
+    lines = [f"{name}: build {number * 7919 % 1_000_003} passed on host {number % 13}，部署完成。"]
     if number % LONG_EVERY == 0:
         lines += [
-            f"Paragraph {part} of {number}: " + f"step {number}-{part} was checked and found in order. " * 4
+            f"Paragraph {part} of {name}: " + f"step {number}-{part} was checked and found in order. " * 4
             for part in range(LONG_PARAGRAPHS)
         ]
     return TurnEvent(

@@ -1,7 +1,7 @@
 """A producer as a process of its own, which tells what was accepted, so that it can be killed at any moment. Does I/O.
 
-Run as `python producer.py LANE`, with settings in the environment. Each line of standard input, "FIRST COUNT", is one
-append of that many known turns; the line is written to standard output once the append has returned.
+Run as `python producer.py LANE`, with settings in the environment. Each line of standard input, "FIRST COUNT REVISION",
+is one append of that many known turns; the line is written to standard output once the append has returned.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ GIVE_UP = 60.0
 def main(lane: Lane) -> None:
     with EventStream(load_settings(), lane) as stream:
         for line in iter(sys.stdin.readline, ""):
-            first, count = map(int, line.split())
+            first, count, revision = map(int, line.split())
             deadline = time.monotonic() + GIVE_UP
             while True:
                 try:
-                    stream.append(known_turn(number) for number in range(first, first + count))
+                    stream.append(known_turn(number, revision) for number in range(first, first + count))
                     break
                 except StreamUnavailable:
                     if time.monotonic() > deadline:

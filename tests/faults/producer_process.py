@@ -29,9 +29,9 @@ class ProducerProcess:
         assert self._process is not None
         return self._process.pid
 
-    def append(self, first: int, count: int) -> None:
+    def append(self, first: int, count: int, revision: int = 0) -> None:
         """Ask for one append of `count` turns from `first` on."""
-        line = f"{first} {count}\n"
+        line = f"{first} {count} {revision}\n"
         self._asked.append(line)
         self._send([line])
 

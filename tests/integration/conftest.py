@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from producers.settings import Settings
+from producers.connection import connect
+from producers.settings import Settings, load_settings
 from stepped import Stepped
+from workers.supervision.redis_server import embedded_redis
 
 
 @pytest.fixture
@@ -18,3 +20,21 @@ def system(live_settings: Settings) -> Stepped:
 @pytest.fixture
 def make_system(live_settings: Settings) -> Callable[..., Stepped]:
     return lambda **changes: Stepped(live_settings.model_copy(update={"lease": 1.0, "batch_wait": 0.0, **changes}))
+
+
+@pytest.fixture(scope="module")
+def module_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a Redis that a module's tests share."""
+    settings = load_settings(data_dir=tmp_path_factory.mktemp("redis"))
+    with embedded_redis(settings):
+        yield settings.redis_location
+
+
+@pytest.fixture
+def shared_settings(settings: Settings, module_redis: str) -> Settings:
+    """Settings on an empty data dir and the module's Redis, emptied: a second less than a Redis of the test's own."""
+    settings = settings.model_copy(update={"redis_url": module_redis})
+    settings.data_dir.mkdir()
+    with connect(settings) as client:
+        client.flushall()
+    return settings

@@ -160,3 +160,8 @@ def test_turns_of_both_lanes_are_stored_and_live_jobs_come_first(system: Stepped
     backfill.step()
     assert rq_queue("backfill", system.client, system.settings).count == 1
     assert system.queue.count == 0
+
+
+def test_a_worker_is_ready_only_when_it_has_loaded_lancedb(system: Stepped) -> None:
+    """On an empty data dir too: loading takes seconds in which another worker could store what this one holds."""
+    assert system.pipeline._vectors._lance._connection is not None

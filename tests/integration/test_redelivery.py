@@ -91,7 +91,7 @@ def test_a_poison_turn_is_buried_alone_with_its_reason_and_can_be_replayed(
     assert (letter.turn_index, letter.lane, letter.deliveries) == (30, "live", 1)
     assert letter.reason == "PoisonError: the model refuses this text"
     assert letter.died_ms >= letter.accepted_ms > 0
-    assert letters.replay(None) == 1
+    assert letters.replay() == 1
     system.settle()
     assert system.counts() == (31, 31, 31)
     assert letters.count() == 0
@@ -184,8 +184,9 @@ def test_a_worker_that_stops_while_it_waits_gives_its_batch_back_uncounted(
 
 
 def test_a_batch_that_waited_long_enough_goes_back_uncounted_and_status_says_what_for(
-    system: Stepped, monkeypatch: pytest.MonkeyPatch
+    make_system: Callable[..., Stepped], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    system = make_system(lease=15.0)  # for as long as that the reason is shown
     with monkeypatch.context() as patched:
         patched.setattr("workers.jobs.FIRST_WAIT", 0.01)
         patched.setattr("workers.jobs.WAITING_SHARE", 0.0001)  # of 1,800 s

@@ -15,8 +15,8 @@ SETTINGS = Settings(redis_url="redis://user:hunter2@cache.example:6379/0")
 @pytest.mark.parametrize(
     ("raised", "mapped", "said"),
     [
-        (redis.exceptions.ConnectionError("Connection refused"), StreamAway, "scope-recall up"),
-        (redis.exceptions.TimeoutError("timed out"), StreamAway, "scope-recall up"),
+        (redis.exceptions.ConnectionError("Connection refused"), StreamAway, "start it again"),
+        (redis.exceptions.TimeoutError("timed out"), StreamAway, "start it again"),
         (redis.exceptions.OutOfMemoryError("used memory > maxmemory"), StreamFull, "raise its maxmemory"),
         (redis.exceptions.ReadOnlyError("You can't write against a read only replica."), StreamAway, "refuses"),
         (redis.exceptions.AuthenticationError("invalid password"), StreamUnavailable, "invalid password"),

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.errors import ModelError
-from workers.embedding.batch import VectorCache, embed_unique
+from producers.errors import EmbedderUnavailable, ModelError, PoisonError
+from workers.embedding.batch import NotEmbedded, Pace, VectorCache, embed_unique
 from workers.embedding.hashing import HashingEmbedder
-from workers.embedding.port import Vectors
+from workers.embedding.port import PartlyEmbedded, Vectors
 
 
 class Recorder(HashingEmbedder):
@@ -112,3 +112,88 @@ def test_vectors_that_cannot_be_used_are_refused_and_not_cached(spoil, message):
     with pytest.raises(ModelError, match=message):
         embed_unique(Recorder(spoil), ["one", "two"], cache=cache)
     assert len(cache) == 0
+
+
+@pytest.mark.parametrize(("seconds_a_text", "most"), [(0.5, 4), (3.0, 1), (0.001, 2000)])
+def test_a_part_takes_the_embedder_two_seconds_or_is_one_text(seconds_a_text, most):
+    texts = [f"{number:010}" for number in range(300)]
+    now = [0.0]
+    pace = Pace(lambda: now[0])
+    sizes = []
+    for part in pace.parts(texts, lambda: None):
+        now[0] += seconds_a_text * len(part)
+        sizes.append(len(part))
+    assert sum(sizes) == len(texts)
+    assert max(sizes) <= most
+    assert len(next(pace.parts(texts, lambda: None))) == min(most, len(texts)), "its speed is known by now"
+
+
+def test_the_work_can_be_stopped_before_any_part():
+    embedder = Recorder()
+    stops = iter([None, InterruptedError])
+
+    def pause():
+        if error := next(stops):
+            raise error
+
+    with pytest.raises(InterruptedError):
+        embed_unique(embedder, ["a", "bb", "ccc"], parts=lambda texts: Pace().parts(texts, pause))
+    assert embedder.calls == [["ccc"]]
+
+
+def nan_for(word: str) -> Callable[[Sequence[str], Vectors], Vectors]:
+    def spoil(texts: Sequence[str], rows: Vectors) -> Vectors:
+        rows[[word in text for text in texts]] = np.nan
+        return rows
+
+    return spoil
+
+
+class Scripted(Recorder):
+    """Answers as `act` makes of the texts and their right vectors."""
+
+    def __init__(self, act: Callable[[Sequence[str], Vectors], Vectors]) -> None:
+        super().__init__()
+        self._act = act
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        return self._act(texts, super().embed_passages(texts))
+
+
+def test_texts_without_a_usable_vector_are_named_and_the_others_are_not_embedded_again():
+    cache, embedder = VectorCache(), Scripted(nan_for("bad"))
+    with pytest.raises(NotEmbedded) as caught:
+        embed_unique(embedder, ["one", "bad", "two", "bad too"], cache=cache)
+    assert {text: type(error) for text, error in caught.value.errors.items()} == {
+        "bad": PoisonError,
+        "bad too": PoisonError,
+    }
+    assert "of 7 characters is zero or not finite" in str(caught.value.errors["bad too"])
+    embedder.calls.clear()
+    embed_unique(embedder, ["one", "two"], cache=cache)
+    assert embedder.calls == []
+
+
+def test_what_an_embedder_gave_before_it_stopped_is_not_asked_for_again():
+    def stop(texts: Sequence[str], rows: Vectors) -> Vectors:
+        rows[2:] = np.nan
+        raise PartlyEmbedded(rows, {}, EmbedderUnavailable("busy", retry_after=3))
+
+    cache = VectorCache()
+    with pytest.raises(EmbedderUnavailable, match="busy") as caught:
+        embed_unique(Scripted(stop), ["longest one", "longer", "mid", "x"], cache=cache)
+    assert caught.value.retry_after == 3
+    rest = Recorder()
+    embed_unique(rest, ["longest one", "longer", "mid", "x"], cache=cache)
+    assert rest.calls == [["mid", "x"]]
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_a_native_failure_is_the_embedders_when_it_fails_on_every_text(broken: bool):
+    def crash(texts: Sequence[str], rows: Vectors) -> Vectors:
+        if broken or "bad" in texts:
+            raise RuntimeError("CUDA error")
+        return rows
+
+    with pytest.raises(ModelError if broken else RuntimeError, match="fails on every text" if broken else "CUDA"):
+        embed_unique(Scripted(crash), ["good", "bad"])

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import stat
 import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +14,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from limits import largest_file
 from producers.errors import SpoolFull, StreamUnavailable
 from producers.settings import Settings, load_settings
 from producers.spool import SEGMENT_BYTES, Spool, Spooled, spooled, spooled_for_others
@@ -51,17 +49,6 @@ def send(spool: Spool, count: int) -> list[bytes]:
             if not file.unsent():
                 file.remove()
     return sent
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """A disk on which no file can grow over `size` bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=60), max_size=20), st.data())

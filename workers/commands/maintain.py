@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from rich.table import Table
 
+from producers.connection import connect
 from producers.terminal import DONE, HELP_OPTIONS, Terminal, command, examples
 from workers.maintenance.run import run_job
 from workers.schedule import maintenance_jobs, next_times
@@ -35,8 +36,9 @@ def list_(terminal: Terminal) -> int:
 @command(short_help="Run one job now.", epilog=examples("scope-recall maintain run index"))
 @click.argument("name")
 def run(terminal: Terminal, name: str) -> int:
-    """Run the job NAME in this process and show its figures."""
-    figures = run_job(name, terminal.settings)
+    """Run the job NAME in this process and show its figures. Refused while somebody else runs it."""
+    with connect(terminal.settings) as client:
+        figures = run_job(name, terminal.settings, client)
     if terminal.json:
         terminal.emit({"job": name, **figures})
         return DONE

@@ -72,7 +72,8 @@ def _stores(found: dict[str, Any]) -> RenderableType:
     for name in ("turns", "chunks", "pending"):
         table.add_row("catalog", name, f"{found['catalog'][name]:,}")
     for name in ("rows", "unindexed_rows", "fragments", "size_bytes"):
-        table.add_row("vectors", name.replace("_", " "), f"{found['vectors'][name]:,}")
+        value = f"{found['vectors'][name]:,}" if "vectors" in found else "not known"
+        table.add_row("vectors", name.replace("_", " "), value)
     for space in found["spaces"]:
         shape = f"{space['dimension']} dimensions, chunks of {space['chunk_tokens']} tokens"
         table.add_row("space", space["embedder"], shape)
@@ -89,5 +90,6 @@ def _processes(found: dict[str, Any]) -> RenderableType:
     for child in tree["children"]:
         pid = str(child["process"]["pid"]) if child["process"] else ""
         state = "ready" if child["ready"] else child["state"]
-        table.add_row(child["name"], state, pid, str(child["restarts"]), child["last_exit"] or "", child["since"])
+        how = (child["last_exit"] or "").partition(";")[0]  # what it said besides is below, while it is down
+        table.add_row(child["name"], state, pid, str(child["restarts"]), how, child["since"])
     return table

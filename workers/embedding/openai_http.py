@@ -1,22 +1,26 @@
 """Embeddings from an OpenAI-compatible HTTP service (OpenAI, vLLM, TEI, Ollama). Does network I/O.
 
 It never retries: it says what went wrong in terms of this project's errors, and whoever called decides. What a
-service refuses as too much is sent again in halves; what it answers is checked before it is believed.
+service refuses or fails on is sent again in halves, down to a text that it refuses alone, which is blamed only when
+the service still embeds another. What it answers is checked before it is believed, and never quoted: services repeat
+in a message what they were sent.
 """
 
 from __future__ import annotations
 
 import email.utils
 import math
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from producers.errors import EmbedderUnavailable, ModelError, PoisonError, SettingsError
-from producers.settings import Settings
-from workers.embedding.port import Vectors
+from producers.errors import EmbedderUnavailable, ModelError, PoisonError, ScopeRecallError, SettingsError
+from producers.settings import Settings, without_password
+from workers.embedding.batch import MIN_NORM, PROBE
+from workers.embedding.port import PartlyEmbedded, Vectors
 from workers.embedding.text import readable
 
 DEFAULT_MAX_TOKENS = 500
@@ -27,13 +31,23 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
 TOO_MUCH = frozenset({400, 413, 422})
 """Answers to a batch that is too large, or to a text that cannot be embedded; halving tells which."""
+FAILED = frozenset({424, 500})
+"""The service failed on what it was sent, for now or for good: llama.cpp answers 500 to a text that is too long, TEI
+424 when its model fails. Halving tells a text from an outage."""
 BUSY = frozenset({408, 425, 429})
-MIN_NORM = 1e-6
 REASON_CHARS = 200
+_CODE_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+"""What an error is called by OpenAI (type, code), TEI (error_type) and vLLM (type): one word."""
 
 
-class _Refused(Exception):
-    """The service refused the request itself; it may accept a smaller one."""
+class _Failed(Exception):
+    """This request failed; a smaller one may not."""
+
+    def __init__(self, error: PoisonError | EmbedderUnavailable, *, too_much: bool = False) -> None:
+        super().__init__()
+        self.error = error
+        """What it means when one text alone fails so, and others do not."""
+        self.too_much = too_much
 
 
 class OpenAIEmbedder:
@@ -57,16 +71,18 @@ class OpenAIEmbedder:
         self.max_tokens = settings.chunk_tokens or DEFAULT_MAX_TOKENS
         self.dimension = 0
         self._model = model
-        self._batch = FIRST_BATCH
+        self._batch = self._most = FIRST_BATCH
         self._url = settings.embedder_url.rstrip("/") + "/embeddings"
         headers = {"Authorization": f"Bearer {settings.embedder_api_key}"} if settings.embedder_api_key else {}
         timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
         try:
             self._client = httpx.Client(headers=headers, timeout=timeout)
-            self.dimension = self.embed_query("dimension").shape[1]
-        except PoisonError as error:  # not the text's fault: no text was given yet
+            self.dimension = self._request([PROBE], quote=True).shape[1]
+        except _Failed as failed:
             self.close()
-            raise ModelError(f"embedder {self.name}: {error}") from error
+            if isinstance(failed.error, EmbedderUnavailable):
+                raise failed.error from None
+            raise ModelError(f"embedder {self.name}: {failed.error}") from None  # no turn was sent yet
         except (EmbedderUnavailable, ModelError):
             self.close()
             raise
@@ -79,85 +95,147 @@ class OpenAIEmbedder:
         return lambda text: len(readable(text).encode())
 
     def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        """One row a text, in order. Raises `PoisonError` for a text that the service refuses on its own."""
-        rows: list[Vectors] = []
+        """One row a text, in order. Raises `PartlyEmbedded` when the service refuses some texts, or stops half-way."""
+        vectors = np.full((len(texts), self.dimension), np.nan, np.float32)
+        errors: dict[int, ScopeRecallError] = {}
         at = 0
         while at < len(texts):
-            part = texts[at : at + self._batch]
-            rows.append(self._embed([readable(text) for text in part]))
+            part = [readable(text) for text in texts[at : at + self._batch]]
+            try:
+                vectors[at : at + len(part)], failed = self._embed(part)
+            except (EmbedderUnavailable, ModelError) as error:
+                if at == 0:
+                    raise
+                raise PartlyEmbedded(vectors, errors, error) from None
+            errors |= {at + position: error for position, error in failed.items()}
             at += len(part)
-        return np.concatenate(rows) if rows else np.empty((0, self.dimension), np.float32)
+            self._batch = min(self._most, self._batch + 1)  # recovers from a time that was too slow for more
+        if errors:
+            raise PartlyEmbedded(vectors, errors)
+        return vectors
 
     def embed_query(self, text: str) -> Vectors:
         """Shape (1, dimension)."""
-        return self._embed([readable(text)])
-
-    def _embed(self, texts: list[str]) -> Vectors:
-        try:
-            return self._parse(self._post(texts), len(texts))
-        except _Refused as error:
-            if len(texts) == 1:
-                raise PoisonError(f"{self._where} refuses a text of {len(texts[0]):,} characters: {error}") from None
-        half = (len(texts) + 1) // 2
-        vectors = np.concatenate([self._embed(texts[:half]), self._embed(texts[half:])])
-        self._batch = min(self._batch, half)  # both halves went through: the size was what it minded
+        vectors, errors = self._embed([readable(text)])
+        if errors:
+            raise errors[0]
         return vectors
+
+    def _embed(self, texts: list[str]) -> tuple[Vectors, dict[int, ScopeRecallError]]:
+        """The vectors, NaN for a text that fails alone while others do not, and why by position."""
+        try:
+            return self._request(texts), {}
+        except _Failed as failed:
+            too_much = failed.too_much
+        if len(texts) == 1:
+            return self._embed_again(texts)
+        half = (len(texts) + 1) // 2
+        first, errors = self._embed(texts[:half])
+        second, more = self._embed(texts[half:])
+        if too_much and not errors and not more:  # both halves went through: the size was what it minded
+            self._most = min(self._most, half)
+            self._batch = min(self._batch, half)
+        return np.concatenate([first, second]), errors | {half + at: error for at, error in more.items()}
+
+    def _embed_again(self, texts: list[str]) -> tuple[Vectors, dict[int, ScopeRecallError]]:
+        """The text that failed alone, blamed for it when it fails before and after another one does not.
+
+        Raises `EmbedderUnavailable` when that one fails as well: no text is to blame.
+        """
+        try:
+            self._request([PROBE], quote=True)
+        except _Failed as failed:
+            raise EmbedderUnavailable(f"{failed.error}; it fails on every text: see its log") from None
+        try:
+            return self._request(texts), {}  # what failed may have come back since
+        except _Failed as failed:
+            return np.full((1, self.dimension), np.nan, np.float32), {0: failed.error}
 
     @property
     def _where(self) -> str:
-        return f"embedding service {self._url}, model {self._model}:"
+        return f"embedding service {without_password(self._url)}, model {self._model}:"
 
-    def _post(self, texts: list[str]) -> Any:
-        """The answer's JSON. Raises what the status code means."""
+    def _request(self, texts: list[str], *, quote: bool = False) -> Vectors:
+        """One request, as vectors. `quote`: the texts are ours, so that the service's own words may be shown.
+
+        Raises `_Failed` when fewer texts may fare better, `EmbedderUnavailable` and `ModelError` when not.
+        """
         import httpx
 
+        body = {"model": self._model, "input": texts, "encoding_format": "float"}
         try:
-            answer = self._client.post(
-                self._url, json={"model": self._model, "input": texts, "encoding_format": "float"}
-            )
-        except httpx.TransportError as error:  # time-outs are among them
-            raise EmbedderUnavailable(f"{self._where} {type(error).__name__}: {error}") from error
+            answer = self._client.post(self._url, json=body)
         except httpx.InvalidURL as error:
-            raise ModelError(f"{self._where} not a usable URL: {error}") from error
+            raise ModelError(f"{self._where} not a usable URL: {error}") from None
+        except httpx.RequestError as error:
+            if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
+                self._batch = max(1, len(texts) // 2)  # it may be too slow for so many at once
+            # What connecting says is the system's; later, the service's own bytes may be in it.
+            said = f": {error}" if isinstance(error, httpx.ConnectError) else ""
+            raise EmbedderUnavailable(f"{self._where} {type(error).__name__}{said}") from None
+        if answer.status_code != 200:
+            said = f": {answer.text[:REASON_CHARS].strip()}" if quote else _code_words(answer, texts)
+            self._refuse(answer, f"HTTP {answer.status_code}{said}", texts)
+        try:
+            parsed = answer.json()
+        except (ValueError, RecursionError):
+            raise _Failed(EmbedderUnavailable(f"{self._where} the answer is not JSON")) from None
+        return self._parse(parsed, texts)
+
+    def _refuse(self, answer: Any, reason: str, texts: list[str]) -> NoReturn:
+        """Raise what a status other than 200 means."""
         code = answer.status_code
-        reason = f"HTTP {code}: {answer.text[:REASON_CHARS].strip()}"
+        wait = _retry_after(answer.headers.get("retry-after"))
+        if code in FAILED and wait is None:
+            raise _Failed(EmbedderUnavailable(f"{self._where} fails on {_sized(texts)}: {reason}"))
         if code in BUSY or code >= 500:
-            wait = _retry_after(answer.headers.get("retry-after"))
             raise EmbedderUnavailable(f"{self._where} {reason}", retry_after=wait)
         if code in TOO_MUCH:
-            raise _Refused(reason)
-        if code != 200:
-            raise ModelError(f"{self._where} {reason}; check the URL, the key and the model's name")
-        try:
-            return answer.json()
-        except ValueError as error:
-            raise EmbedderUnavailable(
-                f"{self._where} the answer is not JSON: {answer.text[:REASON_CHARS]!r}"
-            ) from error
+            raise _Failed(PoisonError(f"{self._where} refuses {_sized(texts)}: {reason}"), too_much=True)
+        raise ModelError(f"{self._where} {reason}; check the URL, the key and the model's name")
 
-    def _parse(self, answer: Any, count: int) -> Vectors:
+    def _parse(self, answer: Any, texts: list[str]) -> Vectors:
         """Shape (count, dimension), normalised. Raises rather than return a vector that was not computed."""
+        count = len(texts)
         items = answer.get("data") if isinstance(answer, dict) else None
         if not isinstance(items, list) or len(items) != count:
             given = len(items) if isinstance(items, list) else "no"
-            raise EmbedderUnavailable(f"{self._where} {given} vectors for {count} texts")
+            raise _Failed(EmbedderUnavailable(f"{self._where} {given} vectors for {_sized(texts)}"))
         try:
             by_index = {item.get("index", at): item["embedding"] for at, item in enumerate(items)}
             vectors = np.array([by_index[at] for at in range(count)], dtype=np.float64)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise EmbedderUnavailable(f"{self._where} vectors are missing, uneven or not numbers: {error}") from error
-        if vectors.ndim != 2 or (self.dimension and vectors.shape[1] != self.dimension):
+            _, dimension = vectors.shape
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+            raise _Failed(
+                EmbedderUnavailable(f"{self._where} vectors for {_sized(texts)} are missing, uneven or not numbers")
+            ) from None
+        if self.dimension and dimension != self.dimension:
             raise ModelError(
-                f"{self._where} vectors of shape {vectors.shape[1:]} where dimension {self.dimension} was due; "
-                "another model answers under this name"
+                f"{self._where} vectors of dimension {dimension} where {self.dimension} was due; another model answers "
+                "under this name"
             )
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not (np.isfinite(norms) & (norms > MIN_NORM)).all():
-            if count > 1:
-                raise _Refused("zero or non-finite vectors")
-            raise EmbedderUnavailable(f"{self._where} a vector is zero or not finite")
+            raise _Failed(PoisonError(f"{self._where} a zero or non-finite vector for {_sized(texts)}"))
         unit: Vectors = (vectors / norms).astype(np.float32)
         return unit
+
+
+def _sized(texts: Sequence[str]) -> str:
+    return f"a text of {len(texts[0]):,} characters" if len(texts) == 1 else f"{len(texts)} texts"
+
+
+def _code_words(answer: Any, texts: Sequence[str]) -> str:
+    """What the service calls the error; nothing else of its body is safe to show, nor a word that it was sent."""
+    try:
+        body = answer.json()
+    except (ValueError, RecursionError):
+        return ""
+    parts = [body, body.get("error")] if isinstance(body, dict) else []
+    named = [part.get(key) for part in parts if isinstance(part, dict) for key in ("type", "code", "error_type")]
+    words = dict.fromkeys(word for word in named if isinstance(word, str) and _CODE_WORD.fullmatch(word))
+    shown = [word for word in words if not any(word in text for text in texts)]
+    return f" ({', '.join(shown)})" if shown else ""
 
 
 def _retry_after(header: str | None) -> float | None:

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from producers.errors import ScopeRecallError
+
 Vectors = NDArray[np.float32]
 """Shape (n, dimension), float32, each row of L2 norm 1."""
+
+
+class PartlyEmbedded(Exception):
+    """Some texts of a call have no vector, and others do. For whoever embeds a batch; it never reaches a person."""
+
+    def __init__(
+        self, vectors: Vectors, errors: Mapping[int, ScopeRecallError], stopped: ScopeRecallError | None = None
+    ) -> None:
+        super().__init__()
+        self.vectors = vectors
+        """Shape (n, dimension); NaN where a text has none."""
+        self.errors = errors
+        """By position, what is wrong with a text while others work."""
+        self.stopped = stopped
+        """What kept the rest from being tried; it is not about any text."""
 
 
 class Embedder(Protocol):
     """An embedding model, loaded and resident.
 
-    Implementations raise `EmbedderUnavailable` for what may pass and `ModelError` for what will not.
+    Implementations raise `EmbedderUnavailable` for what may pass and `ModelError` for what will not, and where some of
+    a call's vectors are known all the same, `PartlyEmbedded`, so that no work is done twice.
     """
 
     name: str

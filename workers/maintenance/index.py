@@ -10,7 +10,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from producers.errors import StoreUnavailable
 from producers.events import utc_microseconds
+from workers.disk import free_bytes, shown_size
 from workers.stores.space import Space
 from workers.stores.vectors import IndexKind, VectorStatistics, VectorStore
 
@@ -33,6 +35,8 @@ SCALAR_COLUMNS = ("vector_id", "turn_key", "tenant", "session_id")
 """By key for merges and look-ups; by tenant and session since a search inside a small one then reads only its vectors
 (100,000 rows: 5 ms against 90 to 110; a tenant with most of the rows takes as long as before, with 1.5 times the CPU).
 """
+RESERVED_BYTES = 64 << 20
+"""Room that maintenance leaves: it can wait, and turns on their way into the stores cannot do without it."""
 VECTOR_INDEX_MIN_ROWS = 200_000
 """Below it the exact scan answers in 200 ms or less on two cores; above it HNSW costs minutes to build, once."""
 
@@ -70,13 +74,27 @@ def index_work(statistics: VectorStatistics, indexed: frozenset[str], *, now: da
     )
 
 
+def _check_room(location: str, size_bytes: int) -> None:
+    """A rewrite needs as much again as the newest version takes, until the version before it may go."""
+    free = free_bytes(location)
+    needed = size_bytes + RESERVED_BYTES
+    if free is not None and free < needed:
+        raise StoreUnavailable(
+            f"index maintenance of {location} needs {shown_size(needed)} and its disk has {shown_size(free)}: "
+            "it waits; every turn is found meanwhile, only more slowly. Free space there"
+        )
+
+
 def keep_indexes(store: VectorStore, space: Space, *, now: datetime) -> dict[str, Any]:
     """Do what `index_work` finds, while others may read and write; returns the figures before and after.
 
-    One caller at a time: two would rewrite the same fragments and one of them in vain. Raises `StoreUnavailable`.
+    One caller at a time: two would rewrite the same fragments and one of them in vain. Raises `StoreUnavailable`, also
+    when the disk has no room for it: what a rewrite that fails has written may stay there, where there was least room.
     """
     before = store.statistics(space)
     work = index_work(before, store.indexed_columns(space), now=now)
+    if work:
+        _check_room(store.location, before.size_bytes)
     if work.optimize:
         store.optimize(space, keep_versions=VERSION_AGE)
     for column, kind in work.build:

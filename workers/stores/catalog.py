@@ -108,6 +108,13 @@ class Catalog:
         with write_transaction(self._engine) as connection:
             return mark_indexed(connection, pairs)
 
+    @contextmanager
+    def unchanging(self, turn_keys: Sequence[str]) -> Iterator[dict[str, str | None]]:
+        """The keys' current content hashes (None: the turn is gone), which nobody changes before the body has ended."""
+        with write_transaction(self._engine) as connection:
+            known = known_turns(connection, turn_keys)
+            yield {key: known[key].content_hash if key in known else None for key in turn_keys}
+
     def hydrate(self, vector_ids: Sequence[str], scope: Scope, space: Space) -> dict[str, StoredChunk]:
         """The current chunks behind these vectors that `scope` may see; a forgotten or replaced one is absent."""
         found = {}

@@ -16,6 +16,7 @@ from sqlalchemy.engine.url import URL, make_url
 
 from producers.errors import NotReady, SettingsError, StoreUnavailable
 from producers.settings import without_password
+from workers.stores.sqlite_errors import FOLDER_ADVICE, advice
 from workers.stores.tables import METADATA
 
 BACKENDS = ("sqlite", "postgresql")
@@ -46,7 +47,7 @@ def open_engine(location: str | Path, *, create: bool) -> Engine:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreUnavailable(f"catalog folder {path.parent}: {error.strerror}") from None
+            raise StoreUnavailable(f"catalog folder {path.parent}: {error.strerror}{FOLDER_ADVICE}") from None
     try:
         engine = sa.create_engine(url, pool_pre_ping=path is None)
     except (exc.ArgumentError, ImportError) as error:
@@ -133,7 +134,8 @@ def mapped_errors(where: str) -> Iterator[None]:
 
 
 def _unavailable(where: str, error: exc.SQLAlchemyError) -> StoreUnavailable:
-    return StoreUnavailable(f"catalog {where}: {_first_line(getattr(error, 'orig', None) or error)}")
+    cause = getattr(error, "orig", None) or error
+    return StoreUnavailable(f"catalog {where}: {_first_line(cause)}{advice(cause)}")
 
 
 def _first_line(error: BaseException) -> str:
@@ -184,7 +186,11 @@ def _migrate(engine: Engine, path: Path | None) -> None:
 def _migration_lock(engine: Engine, path: Path | None) -> Iterator[None]:
     """Processes that start together migrate one after the other."""
     if path is not None:
-        with path.with_suffix(".lock").open("w") as file:
+        try:
+            file = path.with_suffix(".lock").open("w")
+        except OSError as error:
+            raise StoreUnavailable(f"catalog {path}: {error.filename}: {error.strerror}{FOLDER_ADVICE}") from None
+        with file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
         return

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from producers.crash_points import Point, reached
 from producers.errors import PoisonError
 from producers.events import utc_microseconds
-from workers.stores.lance_connection import LanceConnection
+from workers.stores.lance_connection import CacheBytes, LanceConnection
 from workers.stores.lance_erasure import drop_history, erase_rows
 from workers.stores.lance_filter import any_of, scope_filter, selection_filter
 from workers.stores.lance_schema import KEY, TERMS, VECTOR, VectorRow, to_arrow
@@ -67,9 +67,10 @@ class VectorStore:
     Every method raises `StoreUnavailable` when LanceDB fails, after the retries that make sense.
     """
 
-    def __init__(self, location: str) -> None:
-        """`location`: a folder, or an object store's URI."""
-        self._lance = LanceConnection(location)
+    def __init__(self, location: str, cache: CacheBytes | None = None) -> None:
+        """`location`: a folder, or an object store's URI. `cache` None: as much as LanceDB likes."""
+        self.location = location
+        self._lance = LanceConnection(location, cache)
         self._searchable: set[str] = set()
 
     def connect(self) -> None:

@@ -40,6 +40,8 @@ LOADING_SECONDS = 900.0
 LEFTOVER_SECONDS = 10.0
 """A server left from a killed supervisor gets this long to end by itself, and again after SHUTDOWN."""
 STOP_SECONDS = 20.0
+_CANNOT_WRITE = ("AOF write error", "AOF for fsync error", "open the append-only file")
+"""What Redis 6.2 to 8 log before they end, rather than answer a write that is not on the disk."""
 _POLL_SECONDS = 0.05
 _VERSION = re.compile(r"\bv=(\d+)\.(\d+)")
 
@@ -122,6 +124,17 @@ def prepare(settings: Settings) -> list[str]:
         )
     _clear_leftover(settings)
     return server_argv(binary, settings)
+
+
+def last_error(settings: Settings) -> str:
+    """Why a server that ended could not write its append-only file, as the end of a sentence; empty for other ends."""
+    line = log_tail(redis_log(settings), lines=1)
+    if not any(sign in line for sign in _CANNOT_WRITE):
+        return ""
+    return (
+        f"; it cannot write {redis_dir(settings)}: what it has answered is safe there, and producers spool what is "
+        "new; free space on that disk or make the folder writable, and it goes on by itself"
+    )
 
 
 def answers(settings: Settings) -> bool:

@@ -112,11 +112,11 @@ class Supervisor:
             self._stop_together(list(group))
         if any(child.spec.name == redis_server.NAME for child in self._children):
             socket = self._settings.redis_socket
-            socket.unlink(missing_ok=True)
+            _discard(socket)
             if socket.parent != self._settings.data_dir:
                 with suppress(OSError):
                     socket.parent.rmdir()
-        (self._settings.data_dir / STATE_FILE).unlink(missing_ok=True)
+        _discard(self._settings.data_dir / STATE_FILE)
         self._lock.release()
 
     def __enter__(self) -> Self:
@@ -141,7 +141,7 @@ class Supervisor:
     def _start_child(self, child: Child) -> None:
         settings = self._settings
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(ENV_PREFIX)}
-        ready_file(settings.data_dir, child.spec.name).unlink(missing_ok=True)
+        _discard(ready_file(settings.data_dir, child.spec.name))
         try:
             process = spawn(child.spec.argv, self._log(child), inherited | settings.as_environment())
         except NotReady as error:  # no memory or no process slot: a later try is the right answer to it
@@ -154,13 +154,13 @@ class Supervisor:
         if child.process is None or child.process.poll() is None:
             return False
         code = child.process.returncode
-        self._back_off(child, code, describe_exit(code))
+        # Only a process that ended by itself can have said why.
+        self._back_off(child, code, describe_exit(code) + (self._last_words(child) if code > 0 else ""))
         return True
 
     def _back_off(self, child: Child, code: int, why: str) -> None:
         delay = child.fail(code, why, time.monotonic())
-        said = last_error(self._log(child))
-        self._tell(child.spec.name, "ended", f"{why}; restart in {delay:.0f} s, log: {self._log(child)}{said}")
+        self._tell(child.spec.name, "ended", f"{why}; restart in {delay:.0f} s, log: {self._log(child)}")
 
     def _notice_ready(self, child: Child) -> bool:
         if child.ready or child.process is None:
@@ -181,7 +181,7 @@ class Supervisor:
             self._tell(child.spec.name, "killed" if process in killed else "stopped", how)
         for child in children:
             child.stop(None)
-            ready_file(self._settings.data_dir, child.spec.name).unlink(missing_ok=True)
+            _discard(ready_file(self._settings.data_dir, child.spec.name))
         self._write_state()
 
     def _end_leftovers(self) -> None:
@@ -211,6 +211,10 @@ class Supervisor:
         with suppress(OSError):  # the terminal may be gone, which is no reason to leave children behind
             self._on_event(ChildEvent(name, what, detail))
 
+    def _last_words(self, child: Child) -> str:
+        is_redis = child.spec.name == redis_server.NAME
+        return redis_server.last_error(self._settings) if is_redis else last_error(self._log(child))
+
     def _log(self, child: Child) -> Path:
         return self._settings.data_dir / "logs" / f"{child.spec.name}.log"
 
@@ -235,3 +239,9 @@ class Supervisor:
 
 def _rank(child: Child) -> int:
     return child.spec.stop_rank
+
+
+def _discard(path: Path) -> None:
+    """Delete a file that says how the tree is doing; on a read-only disk it stays, and the children matter more."""
+    with suppress(OSError):
+        path.unlink(missing_ok=True)

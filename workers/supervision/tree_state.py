@@ -14,11 +14,14 @@ from types import TracebackType
 from typing import Literal, Self
 
 from producers.errors import NotReady, UsageError
+from producers.logs import get_logger
 
 STATE_FILE = "up.json"
 LOCK_FILE = "up.lock"
 CLOCK_TOLERANCE = 2.0
 """Seconds two readings of a process's start time may differ: it is derived from the wall clock, which is adjusted."""
+
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -114,10 +117,13 @@ def ready_file(data_dir: Path, name: str) -> Path:
 
 
 def mark_ready(data_dir: Path, name: str) -> None:
-    """Called by a child once it can work."""
+    """Called by a child once it can work. A disk that is full or read-only does not keep it from working."""
     path = ready_file(data_dir, name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        log.warning("ready_not_marked", file=str(path), reason=error.strerror)
 
 
 class UpLock:
@@ -134,7 +140,10 @@ class UpLock:
             self._data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # what is remembered is private
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise NotReady(f"data dir {self._data_dir} cannot be used: {error.strerror or error}") from error
+            raise NotReady(
+                f"data dir {self._data_dir} cannot be used: {error.strerror or error}. Nothing in it was changed: make "
+                "it writable and see that its disk has room, or choose another --data-dir"
+            ) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
