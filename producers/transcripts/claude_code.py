@@ -26,14 +26,12 @@ from producers.transcripts.claude_code_records import (
     queued_prompt,
     title_of,
 )
-from producers.transcripts.json_lines import Line, Position, lines, opened, parse_line, share
+from producers.transcripts.json_lines import Line, Position, parse_line
+from producers.transcripts.line_reading import begin_of, read_lines
 from producers.transcripts.port import Bad, Item, LeftOut, Mark, ReadOptions, Said, Sample, State, Unreadable
 from producers.transcripts.recent import Recent
 from producers.transcripts.text import moment
 
-ITEMS_PER_MARK = 300
-LINES_PER_MARK = 2000
-"""A mark comes after so many items or lines; most lines are progress."""
 HELD_LINES = 1000
 """A message that got no line for so long is complete; its lines are 10 apart in real files."""
 HELD_CHARS = 4 << 20
@@ -62,20 +60,7 @@ class ClaudeCodeReader:
                 yield LeftOut(reason)
                 yield Mark({}, 1.0)
                 return
-        reading = _Reading(path, options, state or {})
-        with opened(path, reading.begin.offset) as file:
-            then = reading.begin
-            items = since = 0
-            for line in lines(file, reading.begin, is_record):
-                for item in reading.line(line):
-                    items += 1
-                    yield item
-                then, since = line.then, since + 1
-                if items >= ITEMS_PER_MARK or since >= LINES_PER_MARK:
-                    items = since = 0
-                    yield Mark(reading.state(then), share(file))
-            yield from reading.said_all()
-            yield Mark(reading.state(then), 1.0)
+        yield from read_lines(path, _Reading(path, options, state or {}), is_record)
 
 
 @dataclass
@@ -96,7 +81,7 @@ class _Reading:
     def __init__(self, path: Path, options: ReadOptions, state: State) -> None:
         self._path = path
         self._options = options
-        self.begin = Position(state.get("line", 0), state.get("offset", 0))
+        self.begin = begin_of(state)
         self._until: int = state.get("until", 0)
         self._again: dict[str, int] = state.get("held", {})
         """Sessions whose held message is read again, with its first line."""
@@ -127,11 +112,11 @@ class _Reading:
         if not again:
             yield from line.bad()
         if sum(held.message.chars for held in self._held.values()) > HELD_CHARS:
-            yield from self.said_all()
+            yield from self.finish()
         for session in [s for s, held in self._held.items() if line.number - held.last_line > HELD_LINES]:
             yield from self._said(session)
 
-    def said_all(self) -> Iterator[Item]:
+    def finish(self) -> Iterator[Item]:
         for session in list(self._held):
             yield from self._said(session)
 
