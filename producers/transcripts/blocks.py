@@ -65,10 +65,13 @@ class Prose:
         self._options = options
         self._pieces: list[str | None] = []
         """None where thinking is left out."""
+        self.is_said = False
+        """It holds more than thinking."""
 
     def add(self, text: str) -> None:
         if text.strip():
             self._pieces.append(text)
+            self.is_said = True
 
     def think(self, text: str) -> bool:
         """Thinking at this place; True when it is left out."""

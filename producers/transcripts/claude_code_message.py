@@ -52,13 +52,14 @@ class Message:
         self._calls = calls
         self._prose = Prose(options)
         self._turn: Said | None = None
-        """Of the prose, without its text."""
+        """Of the prose, without its text; the same whether or not thinking is kept."""
+        self._thought: Said | None = None
+        """Of prose that is nothing but thinking."""
 
     def add(self, content: Any, turn: Said) -> None:
         """The content of one line; `turn` is what its turns have in common, with the role `user` or `assistant`."""
         for number, block in enumerate(blocks(content)):
             kind = string(block.get("type"))
-            before = bool(self._prose)
             if kind == "text":
                 self._text(string(block.get("text")), turn)
             elif kind.endswith("thinking"):
@@ -72,12 +73,15 @@ class Message:
                 self._call(block, replace(turn, origin=f"{turn.origin}#{number}"))
             elif kind.endswith("tool_result"):
                 self._result(block, replace(turn, origin=f"{turn.origin}#{number}"))
-            if self._prose and not before:
+            if self._turn is None and self._prose.is_said:
                 self._turn = turn
+            elif self._thought is None and self._prose:
+                self._thought = turn
 
     def finished(self) -> Iterator[Item]:
         """The prose and then the calls; a user's prose comes behind the results that are sent along with it."""
-        prose = [replace(self._turn, content=self._prose.text())] if self._turn is not None else []
+        turn = self._turn or self._thought
+        prose = [replace(turn, content=self._prose.text())] if turn is not None else []
         if not prose and not self.items:
             yield LeftOut("empty message")
         answers = bool(prose) and prose[0].role == "user"

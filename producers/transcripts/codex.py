@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from producers.transcripts.text import moment, tool_result
 
 CALLS_REMEMBERED = 128
 """A result names its call only by id; calls run in parallel by the dozen."""
-COPYING = timedelta(seconds=10)
+COPYING_SECONDS = 10
 """History is copied within a second of a rollout's beginning; real ones were written in 50 ms."""
 DETECTION_LINES = 20
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -95,7 +95,7 @@ class _Reading:
         yield from line.bad()
 
     def _record(self, record: dict[str, Any], place: str) -> Iterator[Item]:
-        kind, payload = record.get("type"), record.get("payload")
+        kind, payload = string(record.get("type")), record.get("payload")
         if kind == "session_meta" or _is_old_header(record):
             self._meta(mapping(payload) or record)
         elif kind in _KINDS and not isinstance(payload, dict):
@@ -108,9 +108,9 @@ class _Reading:
             yield LeftOut("compaction summary")
         elif kind == "response_item":
             yield from self._item(mapping(payload), record, place)
-        elif isinstance(kind, str) and payload is None:  # before 0.32 a line was the item itself
+        elif kind and payload is None:  # before 0.32 a line was the item itself
             yield from self._item(record, record, place)
-        elif isinstance(kind, str) or "record_type" in record:
+        elif kind or "record_type" in record:
             yield LeftOut("other record")
         else:
             yield Bad(place, "a record without a type")
@@ -152,7 +152,7 @@ class _Reading:
         if time is None or begun is None or not self._rollout.copies:
             return time
         minted = _minted(self._turns.turn)
-        copied = minted < begun if minted is not None else time < datetime.fromtimestamp(begun, UTC) + COPYING
+        copied = minted < begun if minted is not None else time.timestamp() < begun + COPYING_SECONDS
         return None if copied else time
 
     def _item(self, item: dict[str, Any], record: dict[str, Any], place: str) -> Iterator[Item]:
@@ -201,15 +201,17 @@ class _Reading:
         kind = string(event.get("type"))
         self._turns.begin(string(event.get("turn_id")))
         completed = mapping(event.get("item"))
+        said: dict[str, Any]
         if kind in _MESSAGE_EVENTS:
             role, key = _MESSAGE_EVENTS[kind]
             images = event.get("images")
             pictures = [{"type": "input_image"}] * len(images) if isinstance(images, list) else []
-            content = [{"type": "text", "text": event.get(key)}, *pictures]
-            yield from self._message(role, {"content": content}, "event", record, place)
-        elif kind == "item_completed" and (role := _COMPLETED_ITEMS.get(string(completed.get("type")))) is not None:
-            content = completed.get("content", completed.get("text"))
-            yield from self._message(role, {"content": content}, "completed", record, place)
+            said = {"content": [{"type": "text", "text": event.get(key)}, *pictures]}
+            yield from self._message(role, said, "event", record, place)
+        elif kind == "item_completed" and string(completed.get("type")) in _COMPLETED_ITEMS:
+            role = _COMPLETED_ITEMS[completed["type"]]
+            said = {"content": completed.get("content", completed.get("text"))}
+            yield from self._message(role, said, "completed", record, place)
         else:
             if kind == "thread_name_updated" and (title := string(event.get("thread_name"))):
                 self._rollout.facts["title"] = title

@@ -19,7 +19,9 @@ class Turns:
     """The turn that a rollout stands in, and what was said in it and in the one before."""
 
     def __init__(self, state: Any = None) -> None:
-        self._turn, self._anchor, seen = state or ("", "", [])
+        turn, anchor, seen = state or ("", "", [])
+        self._turn: str = turn
+        self._anchor: str = anchor
         self._seen: dict[str, _Count] = {key: _Count(*count) for key, *count in seen}
 
     def state(self) -> Any:
