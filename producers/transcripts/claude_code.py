@@ -8,7 +8,7 @@ earliest line that is held; from there only the lines of held messages are read 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,29 +108,33 @@ class _Reading:
         for record in line.records:
             turn = self._turn(record, line.number)
             if not again or line.number >= self._again.get(turn.session, line.number + 1):
-                yield from self._record(record, line, turn)
+                yield from map(self._titled, self._record(record, line, turn))
         if not again:
             yield from line.bad()
         if sum(held.message.chars for held in self._held.values()) > HELD_CHARS:
             yield from self.finish()
         for session in [s for s, held in self._held.items() if line.number - held.last_line > HELD_LINES]:
-            yield from self._said(session)
+            yield from map(self._titled, self._said(session))
 
     def finish(self) -> Iterator[Item]:
         for session in list(self._held):
-            yield from self._said(session)
+            yield from map(self._titled, self._said(session))
 
     def _said(self, session: str) -> Iterator[Item]:
         held = self._held.pop(session, None)
         if held is not None:
             yield from held.message.finished()
 
+    def _titled(self, item: Item) -> Item:
+        """With the title that its session has when the turn is said: a line that is read again gets no later one."""
+        if isinstance(item, Said) and (title := self._titles.get(item.metadata.get("parent_session", item.session))):
+            return replace(item, metadata={**item.metadata, "title": title})
+        return item
+
     def _turn(self, record: dict[str, Any], line: int) -> Said:
         """What all turns of a record have in common: side chains and sub-agents have a session of their own."""
         own = string(record.get("sessionId")) or self._path.stem
         metadata = dict(facts(record))
-        if title := self._titles.get(own):
-            metadata["title"] = title
         session = own
         if record.get("isSidechain") is True:
             agent = string(record.get("agentId"))

@@ -70,7 +70,7 @@ class _Reading:
         """Until the header tells; the file's name ends in the same id."""
         self._facts: dict[str, str] = dict(state.get("facts", {}))
         self._unanswered: str = state.get("unanswered", "")
-        """Digest of the prompt that nothing has been said to yet; when the request is tried again, it is logged again."""
+        """Digest of the prompt that nothing was said to yet; when its request is tried again, it is logged again."""
 
     def state(self, then: Position) -> State:
         known = {"session": self._session, "facts": dict(self._facts), "unanswered": self._unanswered}
@@ -113,10 +113,10 @@ class _Reading:
         if role in _LEFT_OUT_ROLES or role not in ("user", "assistant", "toolResult"):
             yield LeftOut(_LEFT_OUT_ROLES.get(role, "other record"))
             return
-        stamp = message.get("timestamp", record.get("timestamp"))
+        stamp = _stamp(message.get("timestamp")) or _stamp(record.get("timestamp"))
         time = moment(message.get("timestamp")) or moment(record.get("timestamp"))
         known: Role = "user" if role == "user" else "assistant" if role == "assistant" else "tool"
-        turn = Said(self._session, known, "", str(stamp)[:40], place, created_at=time, metadata=dict(self._facts))
+        turn = Said(self._session, known, "", stamp, place, created_at=time, metadata=dict(self._facts))
         if model := string(message.get("model")):
             turn.metadata["model"] = model
         if known == "tool":
@@ -146,7 +146,8 @@ class _Reading:
         if prompt and prompt == self._unanswered:
             yield LeftOut("repeated prompt")
             return
-        self._unanswered = prompt
+        if prompt or any(text.strip() for text in texts) or any(isinstance(item, Said) for item in items):
+            self._unanswered = prompt
         if prose:
             yield replace(turn, content=prose.text(), origin=digest("pi", turn.origin, turn.role, *texts))
         yield from items
@@ -193,6 +194,10 @@ def _result_text(content: Any) -> str:
         else:
             parts.append(without_elements(string(block.get("text")), (RECALLED,))[0])
     return "\n".join(parts)
+
+
+def _stamp(value: Any) -> str:
+    return str(value) if isinstance(value, (str, int, float)) else ""
 
 
 def _is_header(record: dict[str, Any]) -> bool:
