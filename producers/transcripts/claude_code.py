@@ -14,15 +14,18 @@ from typing import Any
 
 from producers.events import Role
 from producers.transcripts.blocks import mapping, string
-from producers.transcripts.claude_code_message import Message, has_only_results
+from producers.transcripts.claude_code_message import Message, belongs_to_a_message, has_only_results
 from producers.transcripts.claude_code_records import (
     INJECTED,
     INTERNAL_AGENTS,
     LEFT_OUT,
     OTHER_RECORD,
+    content_of,
     facts,
     identity,
+    internal_agent,
     is_record,
+    is_synthetic,
     queued_prompt,
     title_of,
 )
@@ -107,7 +110,8 @@ class _Reading:
         again = line.number <= self._until
         for record in line.records:
             turn = self._turn(record, line.number)
-            if not again or line.number >= self._again.get(turn.session, line.number + 1):
+            held_since = self._again.get(turn.session, line.number + 1)
+            if not again or (line.number >= held_since and belongs_to_a_message(record)):
                 yield from map(self._titled, self._record(record, line, turn))
         if not again:
             yield from line.bad()
@@ -162,16 +166,16 @@ class _Reading:
             )
         if title := title_of(record):
             self._titles.put(string(record.get("sessionId")) or self._path.stem, title)
-        agent = string(record.get("agentId"))
-        internal = next((reason for name, reason in INTERNAL_AGENTS.items() if agent.startswith(name)), None)
-        if internal:
+        if internal := internal_agent(record):
             yield LeftOut(internal)
         elif kind == "assistant" or kind == "user":
-            content = mapping(record.get("message")).get("content")
-            if not isinstance(content, (str, list)):
+            content = content_of(record)
+            if content is None:
                 yield Bad(f"line {line.number}", "a message without content")
+            elif is_synthetic(record):
+                yield LeftOut("synthetic message")
             elif kind == "assistant":
-                yield from self._assistant(record, line, turn)
+                yield from self._assistant(record, content, line, turn)
             else:
                 yield from self._user(record, content, turn)
         elif kind == "attachment" and (prompt := queued_prompt(record)) is not None:
@@ -181,12 +185,8 @@ class _Reading:
         else:
             yield Bad(f"line {line.number}", "a record without a type")
 
-    def _assistant(self, record: dict[str, Any], line: Line, turn: Said) -> Iterator[Item]:
-        message = mapping(record.get("message"))
-        if record.get("isApiErrorMessage") is True or message.get("model") == "<synthetic>":
-            yield LeftOut("synthetic message")
-            return
-        name = string(message.get("id"))
+    def _assistant(self, record: dict[str, Any], content: Any, line: Line, turn: Said) -> Iterator[Item]:
+        name = string(mapping(record.get("message")).get("id"))
         held = self._held.get(turn.session)
         if held is None or not name or held.id != name:
             yield from self._said(turn.session)
@@ -197,7 +197,7 @@ class _Reading:
             held.message.items.append(LeftOut("duplicate"))
         else:
             held.records.add(turn.origin)
-            held.message.add(message["content"], turn)
+            held.message.add(content, turn)
 
     def _user(self, record: dict[str, Any], content: Any, turn: Said) -> Iterator[Item]:
         if record.get("isCompactSummary") is True:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from producers.transcripts.blocks import RECALLED, Prose, blocks, mapping, string, without_elements
-from producers.transcripts.claude_code_records import INJECTED
+from producers.transcripts.claude_code_records import INJECTED, content_of, internal_agent, is_synthetic
 from producers.transcripts.port import Item, LeftOut, ReadOptions, Said
 from producers.transcripts.recent import Recent
 from producers.transcripts.text import image_marker, tool_call, tool_result
@@ -120,6 +120,14 @@ def has_only_results(content: Any) -> bool:
     """Whether a user record only brings results of calls."""
     found = blocks(content)
     return bool(found) and all(string(block.get("type")).endswith("tool_result") for block in found)
+
+
+def belongs_to_a_message(record: dict[str, Any]) -> bool:
+    """Whether the record is a line of the assistant's message or brings results of its calls."""
+    content = content_of(record)
+    if content is None or is_synthetic(record) or internal_agent(record):
+        return False
+    return record.get("type") == "assistant" or (record.get("type") == "user" and has_only_results(content))
 
 
 def user_text(text: str) -> tuple[str, list[str]]:

@@ -43,6 +43,23 @@ def identity(record: dict[str, Any]) -> str:
     return digest(string(record.get("sessionId")), string(record.get("timestamp")), string(message.get("role")), said)
 
 
+def content_of(record: dict[str, Any]) -> str | list[Any] | None:
+    """Of the record's message; None when it has none."""
+    content = mapping(record.get("message")).get("content")
+    return content if isinstance(content, (str, list)) else None
+
+
+def internal_agent(record: dict[str, Any]) -> str | None:
+    """Why nothing that the record's agent says is conversation."""
+    agent = string(record.get("agentId"))
+    return next((reason for name, reason in INTERNAL_AGENTS.items() if agent.startswith(name)), None)
+
+
+def is_synthetic(record: dict[str, Any]) -> bool:
+    """Whether the program wrote it in the assistant's place."""
+    return record.get("isApiErrorMessage") is True or mapping(record.get("message")).get("model") == "<synthetic>"
+
+
 def queued_prompt(record: dict[str, Any]) -> Any:
     """What a user typed while the agent was at work comes as an attachment; None for every other one."""
     attachment = mapping(record.get("attachment"))

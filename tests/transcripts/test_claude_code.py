@@ -1,4 +1,4 @@
-"""What Claude Code's transcripts say: messages over several lines, side chains, commands, what is injected. Does I/O."""
+"""What Claude Code's transcripts say: messages on several lines, side chains, commands, injected text. Does I/O."""
 
 from __future__ import annotations
 

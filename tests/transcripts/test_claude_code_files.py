@@ -45,6 +45,11 @@ def records() -> list[dict[str, object]]:
 
 
 LINES = [dump([record]) for record in records()]
+SAID = [
+    ["alpha"], ["beta"], ["gamma"], ["Bash {}"], ["delta"], ["epsilon", "Read {}"], ["zeta"], ["eta"], ["theta"], [],
+    ["iota"], ["kappa"], ["lambda"], [], ["mu"], ["nu"], ["xi"], ["omicron"],
+]  # fmt: skip
+"""Line by line."""
 
 
 @pytest.fixture
@@ -96,10 +101,8 @@ def test_damage_takes_no_more_than_the_lines_it_touches(tmp_path: Path, damaged:
     path = tmp_path / "a.jsonl"
     path.write_bytes(data)
     found = "\n\n".join(one.content for one in said(assert_survives(READER, path)))
-    for number, line in enumerate(LINES, 1):
-        path.write_bytes(line)
-        if number not in touched:
-            assert all(one.content in found for one in said(read(READER, path)))
+    untouched = [content for number, contents in enumerate(SAID, 1) if number not in touched for content in contents]
+    assert [content for content in untouched if content not in found] == []
 
 
 @fuzzed

@@ -14,7 +14,6 @@ from producers.transcripts import json_lines
 from producers.transcripts.json_lines import Line, Position, Record, lines, opened, parse_line, records, share
 from producers.transcripts.port import Bad
 
-
 START = Position()
 
 
