@@ -24,6 +24,7 @@ from producers.transcripts.claude_code_records import (
     facts,
     identity,
     internal_agent,
+    is_quiet,
     is_record,
     is_synthetic,
     queued_prompt,
@@ -37,6 +38,7 @@ from producers.transcripts.text import moment
 
 HELD_LINES = 1000
 """A message that got no line for so long is complete; its lines are 10 apart in real files."""
+AGE_CHECK_LINES = 100
 HELD_CHARS = 4 << 20
 """Together held messages are no larger; then they are said as far as they have come."""
 CALLS_REMEMBERED = 128
@@ -109,16 +111,21 @@ class _Reading:
         """What the line adds, and what it shows to be complete."""
         again = line.number <= self._until
         for record in line.records:
+            if is_quiet(record):
+                if not again:
+                    yield LeftOut(LEFT_OUT[record["type"]])
+                continue
             turn = self._turn(record, line.number)
             held_since = self._again.get(turn.session, line.number + 1)
             if not again or (line.number >= held_since and belongs_to_a_message(record)):
                 yield from map(self._titled, self._record(record, line, turn))
+            if sum(held.message.chars for held in self._held.values()) > HELD_CHARS:
+                yield from self.finish()
         if not again:
             yield from line.bad()
-        if sum(held.message.chars for held in self._held.values()) > HELD_CHARS:
-            yield from self.finish()
-        for session in [s for s, held in self._held.items() if line.number - held.last_line > HELD_LINES]:
-            yield from map(self._titled, self._said(session))
+        if line.number % AGE_CHECK_LINES == 0:
+            for session in [s for s, held in self._held.items() if line.number - held.last_line > HELD_LINES]:
+                yield from map(self._titled, self._said(session))
 
     def finish(self) -> Iterator[Item]:
         for session in list(self._held):

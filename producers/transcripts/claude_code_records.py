@@ -18,6 +18,7 @@ LEFT_OUT = {
     "system": "system record",
     "attachment": "injected context",
 }
+_QUIET = ("progress", "file-history-snapshot", "queue-operation", "system")
 OTHER_RECORD = "other record"
 INJECTED = "injected context"
 INTERNAL_AGENTS = {"acompact": "internal compaction", "aprompt_suggestion": "internal suggestion"}
@@ -31,6 +32,11 @@ def is_record(value: dict[str, Any]) -> bool:
     if value["type"] in ("user", "assistant"):
         return "sessionId" in value and "uuid" in value and "message" in value
     return any(key in value for key in ("sessionId", "uuid", "leafUuid", "snapshot"))
+
+
+def is_quiet(record: dict[str, Any]) -> bool:
+    """Whether it can be left out at a glance, as most records can."""
+    return record.get("type") in _QUIET and record.get("isSidechain") is not True
 
 
 def identity(record: dict[str, Any]) -> str:

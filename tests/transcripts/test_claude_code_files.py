@@ -72,6 +72,7 @@ def test_reading_goes_on_while_messages_are_given_up_for_age_and_size(
 ) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"".join(LINES))
+    monkeypatch.setattr(claude_code, "AGE_CHECK_LINES", 1)
     whole = sorted(one.content for one in said(read(READER, path)))
     for name, limit in (("HELD_LINES", 2), ("HELD_CHARS", 9)):
         monkeypatch.setattr(claude_code, name, limit)
