@@ -47,6 +47,7 @@ LINKS_REMEMBERED = 256
 """Records of side chains that a later one can name as its parent."""
 TITLES_REMEMBERED = 32
 DETECTION_LINES = 40
+SIGNS_WITHIN = 1000
 
 
 class ClaudeCodeReader:
@@ -57,7 +58,11 @@ class ClaudeCodeReader:
 
     def recognises(self, sample: Sample) -> bool:
         complete = sample.head.split(b"\n")[:DETECTION_LINES]
-        return any(is_record(record) for line in complete for record in parse_line(line, is_record)[0])
+        if any(is_record(record) for line in complete for record in parse_line(line, is_record)[0]):
+            return True
+        # The first record alone can be longer than the sample; its ids come before its message.
+        begin = sample.head[:SIGNS_WITHIN]
+        return b"\n" not in sample.head and b'"sessionId":"' in begin and b'"isSidechain":' in begin
 
     def read(self, path: Path, options: ReadOptions, state: State | None) -> Iterator[Item]:
         for agent, reason in INTERNAL_AGENTS.items():

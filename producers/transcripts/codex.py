@@ -30,6 +30,7 @@ COPYING_SECONDS = 10
 """History is copied within a second of a rollout's beginning; real ones were written in 50 ms."""
 DETECTION_LINES = 20
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_BEGIN_OF_HEADER = re.compile(rb'\{"timestamp":"[^"]{1,40}",(?:"ordinal":\d+,)?"type":"session_meta","payload":\{')
 _KINDS = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
 _COMPACTIONS = frozenset({"compaction", "context_compaction", "compaction_summary"})
 _REPEATED = "repeated as an event"
@@ -49,7 +50,10 @@ class CodexReader:
     def recognises(self, sample: Sample) -> bool:
         complete = sample.head.split(b"\n")[:DETECTION_LINES]
         found = [record for line in complete for record in parse_line(line, _is_record)[0]]
-        return any(_is_record(record) for record in found) or any(_is_old_header(record) for record in found[:1])
+        if any(_is_record(record) for record in found) or any(_is_old_header(record) for record in found[:1]):
+            return True
+        # A header with instructions and tools alone can be longer than the sample.
+        return b"\n" not in sample.head and _BEGIN_OF_HEADER.match(sample.head) is not None
 
     def read(self, path: Path, options: ReadOptions, state: State | None) -> Iterator[Item]:
         return read_lines(path, _Reading(path, options, state or {}), _is_record)

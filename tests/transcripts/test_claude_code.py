@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -248,5 +249,7 @@ def test_the_format_is_told_by_content() -> None:
     head = dump([{"type": "summary", "summary": "x", "leafUuid": "u"}, Writer().user("x")])
     assert READER.recognises(Sample(Path("x"), head))
     assert READER.recognises(Sample(Path("x"), b"\x00\n" + head[:-4]))
+    long = json.dumps(Writer().user("x" * 70_000), separators=(",", ":")).encode()
+    assert READER.recognises(Sample(Path("x"), long[: 64 << 10]))
     for other in (b"", b"\x00\xff", b'{"messages": []}', b'{"type": "session", "id": "x"}', b"[1]", b'{"type": [1]}'):
         assert not READER.recognises(Sample(Path("x"), other))

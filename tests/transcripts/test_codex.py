@@ -238,5 +238,7 @@ def test_places_that_hold_no_record_are_told(tmp_path: Path) -> None:
 
 def test_the_format_is_told_by_content() -> None:
     assert READER.recognises(Sample(Path("x"), dump(conversation()[:1])))
+    long = json.dumps(Rollout().meta(base_instructions="x" * 70_000), separators=(",", ":")).encode()
+    assert READER.recognises(Sample(Path("x"), long[: 64 << 10]))
     for other in (b"", b"\xff", b'{"type": "session_meta"}', b'{"type": "user", "id": "x"}', json.dumps([1]).encode()):
         assert not READER.recognises(Sample(Path("x"), other))
