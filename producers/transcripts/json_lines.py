@@ -33,24 +33,40 @@ class Record:
     """In bytes of the decompressed file."""
 
 
+@dataclass(frozen=True)
+class Line:
+    """What one line holds: objects, and a text for each place that holds none."""
+
+    found: list[dict[str, Any] | str]
+    number: int
+    end: int
+    """In bytes of the decompressed file."""
+    finished: bool
+    """False for a last line without line feed: more of it may come."""
+
+
 def records(file: IO[bytes], line: int = 0) -> Iterator[Record | Bad | LeftOut]:
     """The objects from the file's position on, which is behind line number `line`.
 
     The last line of a file that is being written has no line feed yet: it is read when it is whole and otherwise told.
     """
+    for one in lines(file, line):
+        for found in one.found:
+            yield Record(found, one.number, one.end) if isinstance(found, dict) else _placed(found, one.number)
+
+
+def lines(file: IO[bytes], number: int = 0) -> Iterator[Line]:
+    """The lines from the file's position on, which is behind line `number`; blank ones hold nothing."""
     end = file.tell()
-    while True:
-        data = file.readline(MAX_LINE_BYTES)
-        if not data:
-            return
-        line += 1
+    while data := file.readline(MAX_LINE_BYTES):
+        number += 1
         end += len(data)
-        if not data.endswith(b"\n") and len(data) >= MAX_LINE_BYTES:
+        finished = data.endswith(b"\n")
+        if not finished and len(data) >= MAX_LINE_BYTES:
             end += _skip_line(file)
-            yield Bad(f"line {line}", f"longer than {MAX_LINE_BYTES >> 20} MiB")
-            continue
-        for found in parse_line(data):
-            yield Record(found, line, end) if isinstance(found, dict) else _placed(found, line)
+            yield Line([f"longer than {MAX_LINE_BYTES >> 20} MiB"], number, end, True)
+        else:
+            yield Line(list(parse_line(data)), number, end, finished)
 
 
 def parse_line(data: bytes) -> Iterator[dict[str, Any] | str]:
