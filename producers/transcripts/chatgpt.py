@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from producers.transcripts.json_objects import facts, object_at, read_records
+from producers.events import Role
+from producers.transcripts.json_objects import read_records
 from producers.transcripts.outline import outlines
 from producers.transcripts.port import Bad, Item, LeftOut, ReadOptions, Said, Sample, State
 from producers.transcripts.text import digest, image_marker, joined, moment, tool_call, tool_result
+from producers.transcripts.values import facts, object_at, text_at
 
+_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "tool": "tool"}
 _BESIDE_MAPPING = {"title", "create_time", "current_node", "conversation_id", "moderation_results"}
 _INJECTED = {"user_editable_context", "model_editable_context"}
 """Custom instructions and memories, put before each conversation."""
@@ -56,8 +59,7 @@ def _conversation(value: dict[str, Any], place: str, options: ReadOptions) -> It
     if not isinstance(mapping, dict):
         yield Bad(place, "has no mapping of messages")
         return
-    names = (value.get("conversation_id"), value.get("id"))
-    session = next((name for name in names if isinstance(name, str) and name), None)
+    session = text_at(value, "conversation_id") or text_at(value, "id")
     title = value.get("title")
     within = _Conversation(session or digest("chatgpt", title, sorted(mapping)), title, place)
     shown, problem = _branch(mapping, value.get("current_node"))
@@ -102,8 +104,8 @@ def _message(message: Any, key: str, within: _Conversation, options: ReadOptions
     if not isinstance(message, dict):
         yield Bad(within.place, "a message is not an object")
         return
-    role, recipient = object_at(message, "author").get("role"), message.get("recipient")
-    if role not in ("user", "assistant", "system", "tool"):
+    role, recipient = _ROLES.get(text_at(object_at(message, "author"), "role")), text_at(message, "recipient")
+    if role is None:
         yield Bad(within.place, "a message has no known role")
         return
     text, images = _text(object_at(message, "content"))
@@ -118,8 +120,8 @@ def _message(message: Any, key: str, within: _Conversation, options: ReadOptions
         yield LeftOut(reason)
         return
     yield from [LeftOut("image")] * images
-    called = recipient if role == "assistant" and isinstance(recipient, str) and recipient not in ("", "all") else None
-    message_id = message["id"] if isinstance(message.get("id"), str) else key
+    called = recipient if role == "assistant" and recipient not in ("", "all") else None
+    message_id = text_at(message, "id") or key
     yield Said(
         session=within.session,
         role=role,
@@ -144,6 +146,8 @@ def _reason(message: dict[str, Any], text: str) -> str | None:
         return "injected context"
     if not text.strip():
         return "empty"
+    if text_at(object_at(message, "author"), "role") == "system":
+        return "system prompt"
     return "hidden" if about.get("is_visually_hidden_from_conversation") is True else None
 
 
@@ -178,4 +182,4 @@ def _part(part: Any) -> str:
 
 
 def _fields(piece: dict[str, Any]) -> str:
-    return joined(piece[name] for name in _TEXT_FIELDS if isinstance(piece.get(name), str))
+    return joined(text_at(piece, name) for name in _TEXT_FIELDS)

@@ -1,4 +1,4 @@
-"""Records of a JSON file, whichever way it holds them: JSON Lines, an array, one object, or several in a row. Does I/O."""
+"""Records of a JSON file, which holds them as JSON Lines, an array, one object, or several in a row. Does I/O."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from producers.transcripts.json_lines import lines, opened
+from producers.transcripts.json_lines import Position, lines, opened, share
 from producers.transcripts.json_stream import Element, elements
 from producers.transcripts.port import SAMPLE_BYTES, Bad, Item, Mark, State
 
@@ -22,8 +22,9 @@ class _Entry:
 
     found: list[dict[str, Any] | str]
     place: str
-    behind: tuple[int, int] | None
-    """Offset and number to go on with; None where the file may be cut off, and what is there is read again."""
+    then: Position | None
+    """Where to go on; None where the file may be cut off, and what is there is read again once it has grown."""
+    share: float
 
 
 def read_records(
@@ -37,25 +38,20 @@ def read_records(
 
     `is_whole`: whether an object is a record, and not a piece of a broken one. `remembered`: what else a mark keeps.
     """
-    size = max(1, path.stat().st_size)
-    offset, number = (state["offset"], state["number"]) if state else (0, 0)
-    count, marked = 0, offset
-
-    def mark(done: float) -> Mark:
-        return Mark({"offset": offset, "number": number, **remembered()}, min(1.0, done))
-
-    for entry in _entries(path, offset, number, is_whole):
+    then = Position(state["line"], state["offset"]) if state else Position()
+    count, marked = 0, then.offset
+    for entry in _entries(path, then, is_whole):
         for found in entry.found:
             for item in _items(found, entry.place, items_of):
                 count += 1
                 yield item
-        if entry.behind is None:
+        if entry.then is None:
             continue
-        offset, number = entry.behind
-        if count >= MARK_ITEMS or offset - marked >= MARK_BYTES:
-            yield mark(offset / size)
-            count, marked = 0, offset
-    yield mark(1.0)
+        then = entry.then
+        if count >= MARK_ITEMS or then.offset - marked >= MARK_BYTES:
+            yield Mark({**then._asdict(), **remembered()}, entry.share)
+            count, marked = 0, then.offset
+    yield Mark({**then._asdict(), **remembered()}, 1.0)
 
 
 def _items(
@@ -70,31 +66,22 @@ def _items(
         yield Bad(place, "nested too deeply")
 
 
-def object_at(value: dict[str, Any], name: str) -> dict[str, Any]:
-    """The object under a name; an empty one where something else stands."""
-    found = value.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def facts(**values: Any) -> dict[str, Any]:
-    """Metadata out of what a record says; what is no text, or blank, is left out."""
-    return {name: value for name, value in values.items() if isinstance(value, str) and value.strip()}
-
-
-def _entries(path: Path, offset: int, number: int, is_whole: Callable[[dict[str, Any]], bool]) -> Iterator[_Entry]:
+def _entries(path: Path, then: Position, is_whole: Callable[[dict[str, Any]], bool]) -> Iterator[_Entry]:
     with opened(path) as file:
         in_lines = _is_in_lines(file.read(SAMPLE_BYTES))
-    with opened(path, offset) as file:
+    with opened(path, then.offset) as file:
         if in_lines:
-            for line in lines(file, number):
-                settled = line.finished or all(isinstance(found, dict) for found in line.found)
-                yield _Entry(line.found, f"line {line.number}", (line.end, line.number) if settled else None)
+            for line in lines(file, then, is_whole):
+                settled = line.then.line == line.number
+                yield _Entry(
+                    [*line.records, *line.problems], f"line {line.number}", line.then if settled else None, share(file)
+                )
             return
-        for element in elements(file, number, is_whole):
-            if isinstance(element, Element):
-                yield _Entry([element.value], f"record {element.number}", (element.end, element.number))
+        for one in elements(file, then.line, is_whole):
+            if isinstance(one, Element):
+                yield _Entry([one.value], f"record {one.number}", Position(one.number, one.end), share(file))
             else:
-                yield _Entry([element.reason], element.place, None)
+                yield _Entry([one.reason], one.place, None, share(file))
 
 
 def _is_in_lines(head: bytes) -> bool:

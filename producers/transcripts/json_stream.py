@@ -15,8 +15,9 @@ from typing import IO, Any
 
 from producers.transcripts.port import Bad
 
-MAX_OBJECT_CHARS = 32 << 20
-"""A longer one is reported and passed over: a character takes up to four bytes, and the object as much again."""
+MAX_OBJECT_CHARS = 16 << 20
+"""A longer one is reported and passed over: with four bytes a character, twice while the window grows, and the object
+itself, it takes nine times this at worst."""
 _WINDOW = 1 << 20
 _NEAR_END = 16
 """A literal, a number or an escape that the window cuts off is reported at most this far before its end."""

@@ -2,7 +2,7 @@
 
 An agent's log repeats the whole conversation on each line. Each message is named by a digest of itself and of all that
 was said before it, so that it is the same on every line and two conversations part where they differ. System prompts
-stand outside of this: they often change from call to call, by the time or by what was recalled.
+are left out of this, too: they often change from call to call, by the time or by what was recalled.
 
 What happens to conversations that begin alike: without an id of their own they are one session, in which each branch
 follows the other. A log whose earlier messages were replaced, as compaction does, goes on as a new branch.
@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from producers.transcripts.json_objects import object_at, read_records
+from producers.transcripts.json_objects import read_records
 from producers.transcripts.openai_messages import Message, parse_message
 from producers.transcripts.outline import outlines
 from producers.transcripts.port import Bad, Item, LeftOut, ReadOptions, Said, Sample, State
 from producers.transcripts.tagged import Tool, is_summary, with_thinking
 from producers.transcripts.text import digest, moment, tool_call, tool_result
+from producers.transcripts.values import facts, object_at, text_at
 
 _SESSION_NAMES = ("session_id", "conversation_id", "thread_id")
 _WRAPPERS = ("request", "body", "input")
@@ -43,7 +43,7 @@ class OpenAI:
     in_place = False
 
     def recognises(self, sample: Sample) -> bool:
-        wanted = {"messages.role", *(f"{wrapper}.messages.role" for wrapper in _WRAPPERS)}
+        wanted = {"messages.role", "request.body.messages.role", *(f"{name}.messages.role" for name in _WRAPPERS)}
         return any(names & wanted and not names & _OTHER_FORMATS for names in outlines(sample))
 
     def read(self, path: Path, options: ReadOptions, state: State | None) -> Iterator[Item]:
@@ -94,20 +94,17 @@ class _Log:
         reply, replied_at = _reply(value)
         parsed = [parse_message(one) for one in [*raw, *reply[:1]]]
         given = _session_name(value)
-        prompts = list(takewhile(_is_prompt, parsed))
-        said = parsed[len(prompts) :]
+        said = [one for one in parsed if not _is_prompt(one)]
         chain = _chain(said, given or "")
         start = next((i + 1 for i in reversed(range(len(chain))) if self._knows(chain[i])), 0)
-        session = given or _session_of(parsed, said, chain)
-        within = _Record(session, place, _model(value), _call_names(parsed), self._options)
-        for prompt in prompts:
-            origin = digest("prompt", session, prompt.text if isinstance(prompt, Message) else "")
-            yield from _repeated(1) if start or self._knows(origin) else within.items(prompt, origin)
-            self._inner.add(origin[:KNOWN_DIGITS])
-        yield from _repeated(start)
-        for i in range(start, len(said)):
-            is_reply = bool(reply) and i == len(said) - 1
-            yield from within.items(said[i], chain[i], replied_at if is_reply else None)
+        session = given or _session_of(said, chain)
+        model = next((name for holder in _requests(value) if (name := text_at(holder, "model"))), None)
+        within = _Record(session, place, model, _call_names(parsed), self._options)
+        yield from [LeftOut("system prompt")] * (len(parsed) - len(said))
+        yield from [LeftOut("repeated prefix")] * start
+        for message, origin in list(zip(said, chain, strict=True))[start:]:
+            is_reply = bool(reply) and message is parsed[-1]
+            yield from within.items(message, origin, replied_at if is_reply else None)
         yield from [LeftOut("other choice")] * len(reply[1:])
         for one in chain:
             self._inner.add(one[:KNOWN_DIGITS])
@@ -124,7 +121,7 @@ class _Record:
 
     session: str
     place: str
-    model: Any
+    model: str | None
     call_names: dict[str, str]
     options: ReadOptions
 
@@ -172,11 +169,20 @@ class _Record:
 
 
 def _messages(value: dict[str, Any]) -> list[Any] | None:
-    for holder in (value, *(object_at(value, wrapper) for wrapper in _WRAPPERS)):
+    for holder in _requests(value):
         found = holder.get("messages")
         if isinstance(found, list):
             return found
     return None
+
+
+def _requests(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Where the request may be."""
+    yield value
+    for wrapper in _WRAPPERS:
+        wrapped = object_at(value, wrapper)
+        yield wrapped
+        yield object_at(wrapped, "body")
 
 
 def _reply(value: dict[str, Any]) -> tuple[list[Any], datetime | None]:
@@ -193,18 +199,15 @@ def _reply(value: dict[str, Any]) -> tuple[list[Any], datetime | None]:
 def _session_name(value: dict[str, Any]) -> str | None:
     for holder in (value, object_at(value, "metadata")):
         for name in _SESSION_NAMES:
-            found = holder.get(name)
-            if isinstance(found, str) and found:
+            if found := text_at(holder, name):
                 return found
     return None
 
 
-def _session_of(parsed: list[Message | str], said: list[Message | str], chain: list[str]) -> str:
+def _session_of(said: list[Message | str], chain: list[str]) -> str:
     """By its beginning up to the first user message, or all of it when there is none."""
-    if not chain:
-        return digest("openai", [one.gist for one in parsed if isinstance(one, Message)])
-    users = (i for i, one in enumerate(said) if isinstance(one, Message) and one.role == "user")
-    return digest("openai", chain[next(users, -1)])
+    users = (digest for digest, one in zip(chain, said, strict=True) if isinstance(one, Message) and one.role == "user")
+    return next(users, chain[-1] if chain else "")
 
 
 def _chain(messages: list[Message | str], seed: str) -> list[str]:
@@ -228,11 +231,3 @@ def _call_names(messages: list[Message | str]) -> dict[str, str]:
         for call in message.calls
         if call.call_id
     }
-
-
-def _model(value: dict[str, Any]) -> Any:
-    return value.get("model") or next((object_at(value, one).get("model") for one in _WRAPPERS if one in value), None)
-
-
-def _repeated(count: int) -> list[LeftOut]:
-    return [LeftOut("repeated prefix")] * count

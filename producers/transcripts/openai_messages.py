@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from producers.events import Role
-from producers.transcripts.json_objects import object_at
 from producers.transcripts.tagged import Tool, split_calls, split_thinking, without_injected
 from producers.transcripts.text import image_marker, joined
+from producers.transcripts.values import object_at, text_at
 
 _ROLES: dict[str, Role] = {
     "user": "user",
@@ -50,7 +50,7 @@ def parse_message(value: Any) -> Message | str:
     """The message, or what is wrong with it."""
     if not isinstance(value, dict):
         return "a message is not an object"
-    role = _ROLES.get(value["role"]) if isinstance(value.get("role"), str) else None
+    role = _ROLES.get(text_at(value, "role"))
     if role is None:
         return "a message has no known role"
     content = value.get("content")
@@ -63,15 +63,15 @@ def parse_message(value: Any) -> Message | str:
         tagged, text = split_thinking(text)
         text, in_text = split_calls(text)
         calls += in_text
-        thinking = joined([*(_text(value, name) for name in ("reasoning_content", "reasoning")), thinking, tagged])
-        text = joined([text, _text(value, "refusal")])
+        thinking = joined([*(text_at(value, name) for name in ("reasoning_content", "reasoning")), thinking, tagged])
+        text = joined([text, text_at(value, "refusal")])
     return Message(
         role=role,
         text=text,
         thinking=thinking,
         calls=calls,
-        call_id=_text(value, "tool_call_id") or None,
-        name=_text(value, "name") or None,
+        call_id=text_at(value, "tool_call_id") or None,
+        name=text_at(value, "name") or None,
         images=images,
         injected=injected,
     )
@@ -88,7 +88,7 @@ def _content(content: str | list[Any] | None) -> tuple[str, str, int]:
             shown.append(part)
         elif isinstance(part, dict):
             kind = part.get("type")
-            text = joined(_text(part, name) for name in _TEXT_FIELDS)
+            text = joined(text_at(part, name) for name in _TEXT_FIELDS)
             if kind in ("thinking", "reasoning"):
                 thinking.append(text)
             elif kind in ("image_url", "input_image", "image"):
@@ -109,10 +109,5 @@ def _calls(value: dict[str, Any]) -> list[Tool]:
     for call in calls:
         what = object_at(call, "function") or object_at(call, "custom")
         body = what.get("arguments", what.get("input", ""))
-        found.append(Tool(_text(what, "name"), _text(call, "id") or None, "" if body is None else body))
+        found.append(Tool(text_at(what, "name"), text_at(call, "id") or None, "" if body is None else body))
     return [call for call in found if call.name or call.body]
-
-
-def _text(value: dict[str, Any], name: str) -> str:
-    found = value.get(name)
-    return found if isinstance(found, str) else ""

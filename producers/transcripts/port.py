@@ -69,7 +69,7 @@ class LeftOut:
     """Something that is no conversation, or is off: counted by reason."""
 
     reason: str
-    """One of a few words, the same for all of its kind: `thinking`, `injected context`, `progress`, `copied history`."""
+    """A few words, the same for all of its kind: `thinking`, `injected context`, `progress`, `copied history`."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from producers.events import Role
-from producers.transcripts.json_objects import facts, read_records
+from producers.transcripts.json_objects import read_records
 from producers.transcripts.outline import outlines
 from producers.transcripts.port import Bad, Item, Kind, LeftOut, ReadOptions, Said, Sample, State
 from producers.transcripts.tagged import (
@@ -25,6 +25,7 @@ from producers.transcripts.tagged import (
     without_injected,
 )
 from producers.transcripts.text import digest, tool_call, tool_result
+from producers.transcripts.values import facts
 
 _LISTS = ("conversations", "conversation")
 _SPEAKERS: dict[str, tuple[Role, Kind]] = {
@@ -83,8 +84,6 @@ def _conversation(value: dict[str, Any], place: str, options: ReadOptions) -> It
     if messages is None:
         yield Bad(place, "has no list of conversations")
         return
-    if isinstance(value.get("system"), str):  # where some keep the system prompt
-        messages = [{"from": "system", "value": value["system"]}, *messages]
     given = value.get("id")
     has_id = isinstance(given, (str, int)) and not isinstance(given, bool) and given != ""
     session = str(given) if has_id else digest("sharegpt", messages)
@@ -114,6 +113,9 @@ def _said(message: _Message, role: Role, kind: Kind, options: ReadOptions) -> It
         for part, tool in enumerate(split_responses(message.text)):
             kept = tool_result(tool.text, options)
             yield message.said(role, kept, part, kind, tool) if kept else LeftOut("tool result")
+        return
+    if role == "system":
+        yield LeftOut("system prompt")
         return
     prose, injected = without_injected(message.text)
     calls: list[Tool] = []

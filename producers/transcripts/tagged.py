@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from producers.transcripts.port import ReadOptions
-from producers.transcripts.text import THINKING_MARKER, joined
+from producers.transcripts.text import joined
 
 _INJECTED = re.compile(r"<(recalled-memory|memory-context|system-reminder)\b[^>]*>.*?</\1\s*>", re.DOTALL)
 """Ours, that of Hermes, and that of Claude Code, which proxies log too."""
@@ -58,12 +58,10 @@ def split_thinking(text: str) -> tuple[str, str]:
 
 
 def with_thinking(thinking: str, prose: str, options: ReadOptions) -> tuple[str, bool]:
-    """The prose with its thinking, or a marker, before it; and whether thinking was left out."""
-    if not thinking.strip():
-        return prose, False
+    """The prose behind its thinking, and whether that is left out; with no prose before it, it leaves no marker."""
     if options.thinking:
         return joined([thinking, prose]), False
-    return joined([THINKING_MARKER, prose]) if prose.strip() else "", True
+    return prose, bool(thinking.strip())
 
 
 def split_calls(text: str) -> tuple[str, list[Tool]]:

@@ -25,7 +25,14 @@ def joined(parts: Iterable[str]) -> str:
 
 def tool_call(name: str, arguments: Any) -> str:
     """A call as it is stored: the name, then the arguments as compact JSON, or as they are when they are text."""
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text = (
+            arguments
+            if isinstance(arguments, str)
+            else json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+        )
+    except RecursionError:  # what could be parsed can be too deep to be written from further down the stack
+        text = "[arguments nested too deeply]"
     return f"{name} {text}".strip()
 
 
@@ -53,7 +60,7 @@ def moment(value: Any) -> datetime | None:
     try:
         if isinstance(value, str):
             parsed = datetime.fromisoformat(value)
-            return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+            return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
             return datetime.fromtimestamp(value / 1000 if value > _MILLISECONDS_FROM else value, UTC)
     except (ValueError, OverflowError, OSError):

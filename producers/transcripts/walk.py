@@ -1,4 +1,4 @@
-"""Paths that a person gives → the files to import, in a stable order. Does I/O: folders, kinds of files, a few bytes."""
+"""Paths that a person gives → the files to import, in a stable order. Does I/O."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _CACHES = frozenset(
 )
 """Folders that hold no transcripts and many files."""
 _OTHERS = frozenset(
-    ".md .txt .log .html .htm .css .js .ts .tsx .jsx .py .pyc .rb .go .rs .c .h .cpp .java .sh .toml .yaml .yml .ini .cfg "
-    ".conf .lock .pid .xml .csv .tsv .parquet .png .jpg .jpeg .gif .webp .svg .ico .pdf .mp3 .mp4 .wav .mov .zip .gz .bz2 "
-    ".xz .tar .7z .so .dylib .dll .exe .bin .onnx .safetensors .ttf .woff .woff2 .map .dat .bak .tmp .swp".split()
+    ".md .txt .log .html .htm .js .ts .tsx .jsx .py .pyc .rb .go .rs .c .h .cpp .java .sh .toml .yaml .yml .ini "
+    ".cfg .conf .pid .xml .csv .tsv .parquet .png .jpg .jpeg .gif .webp .svg .ico .pdf .mp3 .mp4 .wav .mov .zip "
+    ".gz .bz2 .lock .xz .7z .so .dylib .dll .exe .bin .ttf .woff .woff2 .map .dat .bak .tmp .swp .tar".split()
 )
 """Ends of names that are no transcripts."""
 _OPENINGS = (b"{", b"[", b"SQLite format 3\x00", b"\x28\xb5\x2f\xfd")
@@ -146,7 +146,7 @@ def _visit_folder(place: _Place, identity: _Identity, wanted: Wanted, seen: set[
     seen.add(identity)
     return [
         _Place(place.path / name, name if place.named else f"{place.relative}/{name}", above=(*place.above, identity))
-        for name in sorted(os.listdir(place.path))
+        for name in sorted(os.listdir(place.path))  # noqa: PTH208 - names are what is sorted
     ]
 
 
