@@ -142,7 +142,10 @@ def _message(message: Any, key: str, within: _Conversation, options: ReadOptions
 def _reason(message: dict[str, Any], text: str) -> str | None:
     """Why a message is no part of the conversation; None when it is one."""
     about = object_at(message, "metadata")
-    if object_at(message, "content").get("content_type") in _INJECTED or about.get("is_user_system_message") is True:
+    if (
+        text_at(object_at(message, "content"), "content_type") in _INJECTED
+        or about.get("is_user_system_message") is True
+    ):
         return "injected context"
     if not text.strip():
         return "empty"
@@ -153,7 +156,7 @@ def _reason(message: dict[str, Any], text: str) -> str | None:
 
 def _is_thinking(message: dict[str, Any]) -> bool:
     return (
-        object_at(message, "content").get("content_type") in _THINKING
+        text_at(object_at(message, "content"), "content_type") in _THINKING
         or object_at(message, "author").get("name") == _THINKING_TOOL
         or message.get("channel") == "analysis"
     )
@@ -173,12 +176,12 @@ def _text(content: dict[str, Any]) -> tuple[str, int]:
 def _part(part: Any) -> str:
     if isinstance(part, str):
         return part
-    kind = part.get("content_type") if isinstance(part, dict) else None
+    if not isinstance(part, dict):
+        return ""
+    kind = text_at(part, "content_type")
     if kind == "image_asset_pointer":
         return image_marker()
-    if isinstance(part, dict) and (text := _fields(part)):
-        return text
-    return f"[{kind} left out]" if isinstance(kind, str) and _PART_NAME.fullmatch(kind) else ""
+    return _fields(part) or (f"[{kind} left out]" if _PART_NAME.fullmatch(kind) else "")
 
 
 def _fields(piece: dict[str, Any]) -> str:
