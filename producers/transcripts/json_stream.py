@@ -19,14 +19,19 @@ MAX_OBJECT_CHARS = 16 << 20
 """A longer one is reported and passed over: with four bytes a character, twice while the window grows, and the object
 itself, it takes nine times this at worst."""
 _WINDOW = 1 << 20
+_TRIM = 16 << 10
+"""The parser counts the lines before each error: of many errors, each shall have few before it."""
 _NEAR_END = 16
 """A literal, a number or an escape that the window cuts off is reported at most this far before its end."""
 _SURELY_NESTED = 256
 """Levels the parser takes before it gives up; each is one character or more, all of them inside the same element."""
 _DECODER = json.JSONDecoder(strict=False)
 _BLANKS = 99
-"""More between a brace and its first key is not looked for behind damage."""
-_OBJECT = re.compile(rf'\{{\s{{0,{_BLANKS}}}"')
+_KEY_CHARS = 99
+"""Of the beginning of an object, as it is looked for behind damage."""
+_OBJECT = re.compile(rf'\{{\s{{0,{_BLANKS}}}"(?:[^"\\]|\\.){{0,{_KEY_CHARS}}}"\s{{0,{_BLANKS}}}:')
+_MOST_CHARS = 2 * _BLANKS + 2 * _KEY_CHARS + 4
+"""Of what that finds."""
 _BETWEEN = re.compile(r"[\s,\]\[\x00\ufeff]*")
 _LONG_NUMBER = re.compile(r"\d{4301,}")
 """Python refuses to read such an integer, without saying where it stands."""
@@ -87,7 +92,9 @@ class _Window:
                 self._advance(found.start())
                 return True
             else:
-                self._advance(len(self._text) - _BLANKS - 1)  # a brace there may have its quote in the next bytes
+                self._advance(
+                    len(self._text) - _MOST_CHARS
+                )  # the rest of what begins there may come with the next bytes
             if not self._read():
                 return False
 
@@ -103,7 +110,9 @@ class _Window:
             except json.JSONDecodeError as error:
                 cut = error.msg.startswith("Unterminated string") or error.pos >= len(self._text) - _NEAR_END
                 if not cut:
-                    return self._broken(error.pos, "not valid JSON")
+                    # a quote too few or too many hides an opening brace at the end of what was read as text
+                    brace = self._text.rfind("{", self._position + 1, error.pos)
+                    return self._broken(brace if brace >= 0 else error.pos, "not valid JSON")
                 if len(self._text) - self._position > MAX_OBJECT_CHARS:
                     return self._broken(len(self._text), f"longer than {MAX_OBJECT_CHARS >> 20} Mi characters")
                 read = error.pos - self._position
@@ -121,6 +130,8 @@ class _Window:
     def _broken(self, position: int, reason: str) -> str:
         """Up to `position` the text was in order, so that no element of the file's own can begin before it."""
         self._advance(max(self._position + 1, min(position, len(self._text))))
+        if self._position > _TRIM:
+            self._text, self._position = self._text[self._position :], 0
         return reason
 
     def _advance(self, position: int) -> None:
