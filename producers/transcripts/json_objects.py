@@ -33,14 +33,17 @@ def read_records(
     is_whole: Callable[[dict[str, Any]], bool],
     items_of: Callable[[dict[str, Any], str], Iterator[Item]],
     remembered: Callable[[], State] = dict,
+    *,
+    always_lines: bool = False,
 ) -> Iterator[Item]:
     """What `items_of` makes of each record and its place, with `Bad` for what is none, and marks.
 
     `is_whole`: whether an object is a record, and not a piece of a broken one. `remembered`: what else a mark keeps.
+    `always_lines`: the format knows no array.
     """
     then = Position(state["line"], state["offset"]) if state else Position()
     count, marked = 0, then.offset
-    for entry in _entries(path, then, is_whole):
+    for entry in _entries(path, then, is_whole, always_lines=always_lines):
         for found in entry.found:
             for item in _items(found, entry.place, items_of):
                 count += 1
@@ -66,9 +69,11 @@ def _items(
         yield Bad(place, "nested too deeply")
 
 
-def _entries(path: Path, then: Position, is_whole: Callable[[dict[str, Any]], bool]) -> Iterator[_Entry]:
+def _entries(
+    path: Path, then: Position, is_whole: Callable[[dict[str, Any]], bool], *, always_lines: bool
+) -> Iterator[_Entry]:
     with opened(path) as file:
-        in_lines = _is_in_lines(file.read(SAMPLE_BYTES))
+        in_lines = always_lines or _is_in_lines(file.read(SAMPLE_BYTES))
     with opened(path, then.offset) as file:
         if in_lines:
             for line in lines(file, then, is_whole):

@@ -10,7 +10,8 @@ from producers.transcripts.port import Sample
 MAX_LEVELS = 4
 MAX_RECORDS = 20
 """Enough to get past damaged lines, and headers of formats whose first record is of another kind."""
-_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|[{}\[\]:,]', re.DOTALL)
+_TOKEN = re.compile(r'"((?:[^"\\\n]|\\.)*)"|[{}\[\]:,]')
+"""A text holds no line feed, so that a quote that is missing costs one line."""
 _RECORD = re.compile(r"(?:\A|\n)[\s\x00\ufeff\[]*\{|\[\s*\{|\}[\s\x00,]*\{")
 
 

@@ -54,7 +54,7 @@ def split_thinking(text: str) -> tuple[str, str]:
     Thinking opens a message and may be cut off; tags further on are something that is talked about.
     """
     found = _THINK.match(text)
-    return (found.group(2).strip(), text[found.end() :]) if found else ("", text)
+    return (found.group(2).strip(), text[found.end() :].strip("\n")) if found else ("", text)
 
 
 def with_thinking(thinking: str, prose: str, options: ReadOptions) -> tuple[str, bool]:

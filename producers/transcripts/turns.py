@@ -26,7 +26,7 @@ class Turns:
         return any(names >= _REQUIRED for names in outlines(sample))
 
     def read(self, path: Path, options: ReadOptions, state: State | None) -> Iterator[Item]:
-        return read_records(path, state, _is_turn, _event)
+        return read_records(path, state, _is_turn, _event, always_lines=True)
 
 
 def _is_turn(value: dict[str, Any]) -> bool:
