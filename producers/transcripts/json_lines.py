@@ -27,6 +27,8 @@ _SALVAGE_SCANS = 8
 """How often a broken line may be scanned in all, so that one of many megabytes and levels ends."""
 _BEFORE_A_VALUE = (":", ",", "[")
 _CHUNK = 1 << 20
+_COMPRESSED_CHUNK = 1 << 10
+"""Of zeros, that becomes 32 MiB."""
 _DECODER = json.JSONDecoder()
 
 IsRecord = Callable[[dict[str, Any]], bool]
@@ -157,19 +159,37 @@ class _Decompressed(io.RawIOBase):
         self.source = source
         self.damaged = False
         self._error = zstandard.ZstdError
-        self._reader = zstandard.ZstdDecompressor().stream_reader(source, read_across_frames=True)
+        self._new_frame = zstandard.ZstdDecompressor().decompressobj
+        self._frame: Any = None
+        """The one that is read; None between two."""
+        self._ready = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
+        while not self._ready and not self.damaged:
+            data = self.source.read(_COMPRESSED_CHUNK)
+            if not data:
+                self.damaged = self._frame is not None
+                break
+            self._ready = memoryview(self._decompress(data))
+        count = min(len(buffer), len(self._ready))
+        buffer[:count], self._ready = self._ready[:count], self._ready[count:]
+        return count
+
+    def _decompress(self, data: bytes) -> bytes:
+        found = b""
         try:
-            data: bytes = self._reader.read(len(buffer))
+            while data:
+                self._frame = self._frame or self._new_frame()
+                found += self._frame.decompress(data)
+                data = self._frame.unused_data if self._frame.eof else b""
+                if self._frame.eof:
+                    self._frame = None
         except self._error:
             self.damaged = True
-            return 0
-        buffer[: len(data)] = data
-        return len(data)
+        return found
 
 
 def _salvage(text: str, is_record: IsRecord | None) -> tuple[list[dict[str, Any]], str]:

@@ -12,9 +12,9 @@ from producers.transcripts.port import SAMPLE_BYTES, Reader, Sample, Unreadable
 READERS = {
     "hermes": "producers.transcripts.hermes:Hermes",
     "hermes-export": "producers.transcripts.hermes_export:HermesExport",
-    "claude-code": "producers.transcripts.claude_code:ClaudeCode",
-    "codex": "producers.transcripts.codex:Codex",
-    "pi": "producers.transcripts.pi:Pi",
+    "claude-code": "producers.transcripts.claude_code:ClaudeCodeReader",
+    "codex": "producers.transcripts.codex:CodexReader",
+    "pi": "producers.transcripts.pi:PiReader",
     "chatgpt": "producers.transcripts.chatgpt:ChatGPT",
     "sharegpt": "producers.transcripts.sharegpt:ShareGPT",
     "openai": "producers.transcripts.openai:OpenAI",

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import agent_builders
+
 from producers.transcripts.registry import READERS
 
 REPLY = "It listens on 6380."
@@ -128,6 +130,14 @@ def turns(folder: Path) -> Path:
 
 
 BUILDERS: dict[str, Callable[[Path], Path]] = {
+    "hermes": agent_builders.hermes,
+    "hermes-export": agent_builders.hermes_export,
+    "claude-code": agent_builders.claude_code,
+    "codex": agent_builders.codex,
+    "pi": agent_builders.pi,
+    "letta": agent_builders.letta,
+    "langchain": agent_builders.langchain,
+    "langgraph": agent_builders.langgraph,
     "chatgpt": chatgpt,
     "sharegpt": sharegpt,
     "openai": openai,
