@@ -15,9 +15,9 @@ from typing import IO, Any
 
 from producers.transcripts.port import Bad
 
-MAX_OBJECT_CHARS = 16 << 20
-"""A longer one is reported and passed over: with four bytes a character, twice while the window grows, and the object
-itself, it takes nine times this at worst."""
+MAX_OBJECT_CHARS = 12 << 20
+"""A longer one is reported and passed over. With four bytes a character, the window and its copy while it grows, and
+the objects before and at it, such ones were measured to take 25 bytes a character: just below 300 MB."""
 _WINDOW = 1 << 20
 _TRIM = 16 << 10
 """The parser counts the lines before each error: of many errors, each shall have few before it."""
