@@ -121,17 +121,23 @@ def parse_event(data: bytes | str | dict[str, Any], settings: Settings) -> TurnE
 
     A bytes or str input is one JSON object; dates are ISO 8601 with an offset.
     """
+    event = valid_event(data)
+    check_sizes(event, settings)
+    return event
+
+
+def valid_event(data: bytes | str | dict[str, Any]) -> TurnEvent:
+    """The same without the limits on sizes, which are settings."""
     try:
-        event = TurnEvent.model_validate(data) if isinstance(data, dict) else TurnEvent.model_validate_json(data)
+        return TurnEvent.model_validate(data) if isinstance(data, dict) else TurnEvent.model_validate_json(data)
     except ValidationError as error:
         raise InvalidEvent(_explain(error, data), without_values=_explain(error, data, values=False)) from None
     except ValueError as error:  # a lone surrogate in the JSON text itself
         raise InvalidEvent(f"not valid UTF-8: {error}") from None
-    _check_sizes(event, settings)
-    return event
 
 
-def _check_sizes(event: TurnEvent, settings: Settings) -> None:
+def check_sizes(event: TurnEvent, settings: Settings) -> None:
+    """Raises `InvalidEvent` when content or metadata are over the limits."""
     size = len(event.content.encode())
     if size > settings.max_content_bytes:
         raise InvalidEvent(

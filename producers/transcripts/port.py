@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from producers.events import Role
+from producers.events import Role, TurnEvent
 
 Kind = Literal["prose", "tool-call", "tool-result"]
 """Becomes a tag of the turn, except for prose."""
@@ -47,6 +47,15 @@ class Said:
 
 
 @dataclass(frozen=True)
+class Event:
+    """A turn that names its own tenant, agent, session and index: it is sent as it is, and known by its identity."""
+
+    event: TurnEvent
+    """Its sizes are not checked yet: `producers.events.check_sizes`."""
+    place: str
+
+
+@dataclass(frozen=True)
 class Bad:
     """A place that should hold something and cannot be read; the rest of the file is."""
 
@@ -72,7 +81,7 @@ class Mark:
     """Share of the file that is read, from 0 to 1."""
 
 
-Item = Said | Bad | LeftOut | Mark
+Item = Said | Event | Bad | LeftOut | Mark
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,59 @@
+"""The readers by name, and which of them a file is for. Does I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+
+from producers.transcripts.json_lines import opened
+from producers.transcripts.port import SAMPLE_BYTES, Reader, Sample, Unreadable
+
+READERS = {
+    "hermes": "producers.transcripts.hermes:Hermes",
+    "hermes-export": "producers.transcripts.hermes_export:HermesExport",
+    "claude-code": "producers.transcripts.claude_code:ClaudeCodeReader",
+    "codex": "producers.transcripts.codex:CodexReader",
+    "pi": "producers.transcripts.pi:PiReader",
+    "chatgpt": "producers.transcripts.chatgpt:ChatGPT",
+    "sharegpt": "producers.transcripts.sharegpt:ShareGPT",
+    "openai": "producers.transcripts.openai:OpenAI",
+    "letta": "producers.transcripts.letta:Letta",
+    "langchain": "producers.transcripts.langchain:LangChain",
+    "langgraph": "producers.transcripts.langgraph:LangGraph",
+    "turns": "producers.transcripts.turns:Turns",
+}
+"""Name of a format → module:class; imported only when it is asked for."""
+_PACKED = {b"PK\x03\x04": "a ZIP archive", b"\x1f\x8b": "gzipped"}
+
+
+def reader(name: str) -> Reader:
+    """The reader of a format. Raises `Unreadable` for a name that is none."""
+    if name not in READERS:
+        raise Unreadable(f"unknown format {name!r}; the formats are {', '.join(READERS)}")
+    module, _, attribute = READERS[name].partition(":")
+    found: Reader = getattr(import_module(module), attribute)()
+    return found
+
+
+def read_sample(path: Path) -> Sample:
+    """The beginning of a file. Raises `OSError`."""
+    with opened(path) as file:
+        return Sample(path, file.read(SAMPLE_BYTES))
+
+
+def detect(path: Path, formats: Iterable[str] = READERS) -> Reader:
+    """The reader that recognises the file. Raises `Unreadable` when none does, or several do, and `OSError`."""
+    names = list(formats)
+    sample = read_sample(path)
+    if not sample.head.strip(b"\x00 \t\r\n"):
+        raise Unreadable("holds nothing" if sample.head else "is empty")
+    for magic, what in _PACKED.items():
+        if sample.head.startswith(magic):
+            raise Unreadable(f"is {what}; unpack it and import what is inside")
+    claims = [one for one in map(reader, names) if one.recognises(sample)]
+    if len(claims) == 1:
+        return claims[0]
+    if claims:
+        raise Unreadable(f"could be {' or '.join(one.name for one in claims)}; name one with --format")
+    raise Unreadable(f"is in no format that is known ({', '.join(names)}); if it is one of them, name it with --format")

@@ -1,0 +1,117 @@
+"""Detection: one reader for each file, by its content, or the reason why there is none."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import BUILDERS, available, conversation, node
+from hypothesis import given
+from hypothesis import strategies as st
+from reading import damaged
+
+from producers.transcripts.port import SAMPLE_BYTES, Sample, Unreadable
+from producers.transcripts.registry import READERS, detect, read_sample, reader
+
+FORMATS = available()
+
+
+def pretty(value: Any, indent: int | None) -> str:
+    return json.dumps(value, indent=indent)
+
+
+TALK = conversation("t", [node("m", None, "user", "x" * 2 * SAMPLE_BYTES)])
+CASES: list[tuple[str, Any]] = [
+    ("chatgpt", [TALK]),
+    ("chatgpt", TALK),
+    ("chatgpt", dict(sorted(TALK.items()))),
+    ("sharegpt", [{"id": "a", "conversations": [{"from": "human", "value": "x" * 2 * SAMPLE_BYTES}]}]),
+    ("sharegpt", {"conversations": [{"role": "user", "content": "x"}]}),
+    ("openai", {"model": "m", "messages": [{"role": "system", "content": "x" * 2 * SAMPLE_BYTES}]}),
+    ("openai", [{"messages": [{"role": "user", "content": "x"}]}]),
+    ("openai", {"request": {"body": {"messages": [{"role": "user", "content": "x"}]}}}),
+    ("turns", {"session_id": "s", "turn_index": 0, "role": "user", "content": "x"}),
+]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(("name", "value"), CASES)
+def test_a_file_is_recognised_by_its_names_however_long_or_spaced(
+    tmp_path: Path, name: str, value: Any, indent: int | None
+) -> None:
+    path = tmp_path / "file"
+    path.write_text(pretty(value, indent))
+    assert detect(path, FORMATS).name == name
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_name_of_a_file_does_not_matter(tmp_path: Path, name: str) -> None:
+    path = BUILDERS[name](tmp_path)
+    assert detect(Path(shutil.move(path, tmp_path / "no-name")), FORMATS).name == name
+
+
+@pytest.mark.parametrize("name", ["sharegpt", "openai", "turns"])
+def test_a_broken_first_line_does_not_hide_the_format(tmp_path: Path, name: str) -> None:
+    path = BUILDERS[name](tmp_path)
+    path.write_bytes(b'\x00\x00{"cut": "off\n' + path.read_bytes())
+    assert detect(path, FORMATS).name == name
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "is empty"),
+        (b"\x00 \n", "holds nothing"),
+        (b"PK\x03\x04rest", "is a ZIP archive; unpack it"),
+        (b"\x1f\x8brest", "is gzipped; unpack it"),
+        (b"plain text", "name it with --format"),
+        (b'{"name": "package", "version": "1"}', "name it with --format"),
+        (b'[{"id": "u", "title": "shared"}]', "name it with --format"),
+        (b'{"mapping": {"properties": {}}}', "name it with --format"),
+    ],
+)
+def test_a_file_of_no_format_is_refused_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
+    path = tmp_path / "file.json"
+    path.write_bytes(content)
+    with pytest.raises(Unreadable, match=reason):
+        detect(path, FORMATS)
+
+
+def test_what_was_tried_is_named_when_no_reader_knows_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    path.write_text("{}")
+    with pytest.raises(Unreadable) as caught:
+        detect(path, FORMATS)
+    assert all(name in str(caught.value) for name in FORMATS)
+
+
+def test_several_claims_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("producers.transcripts.turns")
+    monkeypatch.setattr(module.Turns, "recognises", lambda self, sample: True)
+    with pytest.raises(Unreadable, match="could be openai or turns; name one with --format"):
+        detect(BUILDERS["openai"](tmp_path), ["openai", "turns"])
+
+
+def test_an_unknown_format_is_refused_and_the_known_ones_named() -> None:
+    with pytest.raises(Unreadable, match=r"unknown format 'nonsense'; the formats are hermes, .*turns"):
+        reader("nonsense")
+
+
+def test_each_format_is_a_class_of_a_module_of_its_own() -> None:
+    assert len(set(READERS.values())) == len(READERS)
+    assert all(where.startswith(f"producers.transcripts.{name.replace('-', '_')}:") for name, where in READERS.items())
+
+
+@pytest.mark.parametrize("name", ["chatgpt", "sharegpt", "openai", "turns"])
+@given(data=st.data())
+def test_recognising_never_raises(tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject) -> None:
+    build: Callable[[Path], Path] = BUILDERS[name]
+    head = read_sample(build(tmp_path_factory.getbasetemp())).head
+    sample = Sample(Path("file"), data.draw(damaged(head) | st.binary()))
+    for other in FORMATS:
+        assert reader(other).recognises(sample) in (True, False)
