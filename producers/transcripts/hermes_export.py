@@ -1,0 +1,188 @@
+"""Hermes: what `hermes sessions export FILE.jsonl` writes, one session a line with its messages. Does I/O.
+
+It lacks what was compacted; what it has is known by the same origins as in the database it came from.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from producers.transcripts.hermes_history import History, copies_of_parent, copies_within, verdicts
+from producers.transcripts.hermes_messages import (
+    Message,
+    branched_from,
+    is_delegate,
+    items,
+    message,
+    parent_of,
+    session_facts,
+)
+from producers.transcripts.json_lines import Record, opened, parse_line, records
+from producers.transcripts.port import SAMPLE_BYTES, Bad, Item, LeftOut, Mark, ReadOptions, Sample, State, Unreadable
+
+_TRACE = (
+    "written by `hermes sessions export --format trace`, which gives every message a new id and the time of the "
+    "export, so that nothing of it can be known again; export with --format jsonl, or import state.db itself"
+)
+_SESSION_KEYS = (b'"messages"', b'"source"', b'"started_at"')
+_FIRST_ID = re.compile(rb'\s*\{\s*"id":\s*("(?:[^"\\]|\\.)*")')
+"""The id of an exported session; it is the first of its columns."""
+
+
+class HermesExport:
+    """Reads an export of sessions."""
+
+    name = "hermes-export"
+
+    def recognises(self, sample: Sample) -> bool:
+        """An export, or a trace, which only this reader can refuse with its reason."""
+        line = sample.head.lstrip().partition(b"\n")[0]
+        if _is_trace_line(line):
+            return True
+        if len(line) < SAMPLE_BYTES // 2:
+            first = next(parse_line(line), None)
+            return isinstance(first, dict) and _is_session(first)
+        # A long line is cut in the sample: the columns come before the messages.
+        return _FIRST_ID.match(line) is not None and all(key in line for key in _SESSION_KEYS)
+
+    def read(self, path: Path, options: ReadOptions, state: State | None) -> Iterator[Item]:
+        place = state or {"offset": 0, "line": 0}
+        size = max(1, path.stat().st_size)
+        export = _Export(path)
+        with opened(path, place["offset"]) as file:
+            for found in records(file, place["line"]):
+                if _line_of(found) > place["line"] and place["line"]:  # a broken line can hold several sessions
+                    yield Mark(place, min(1.0, place["offset"] / size))
+                if not isinstance(found, Record):
+                    yield found
+                    continue
+                if _is_trace(found.value):
+                    raise Unreadable(_TRACE)
+                yield from export.line(found, options)
+                place = {"offset": found.end, "line": found.line}
+        yield Mark(place, 1.0)
+
+
+def _line_of(found: Record | Bad | LeftOut) -> int:
+    if isinstance(found, Record):
+        return found.line
+    return int(found.place.removeprefix("line ")) if isinstance(found, Bad) else 0
+
+
+class _Export:
+    """The sessions of one file; a branch's parent may stand before or behind it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def line(self, record: Record, options: ReadOptions) -> Iterator[Item]:
+        place = f"line {record.line}"
+        if not _is_session(record.value):
+            yield Bad(place, "not an exported session")
+            return
+        segments = record.value.get("segments")  # `--lineage`: a session and those that it continues
+        for session in segments if isinstance(segments, list) and segments else [record.value]:
+            if not isinstance(session, dict) or not _is_session(session):
+                yield Bad(place, "not an exported session")
+                continue
+            try:
+                yield from list(self._session(session, place, options))
+            except RecursionError:
+                yield Bad(place, "nested too deeply")
+
+    def _session(self, session: dict[str, Any], place: str, options: ReadOptions) -> Iterator[Item]:
+        said = _messages(session)
+        history = _history(said)
+        copies = copies_within(history) | self._copies_of_parent(session, said, history)
+        facts = session_facts(session, "")
+        name = session["id"]
+        for number, (one, verdict) in enumerate(zip(said, verdicts(history, copies), strict=True), 1):
+            if isinstance(verdict, LeftOut):
+                yield verdict
+            else:
+                origin = f"hermes:{name}:{one.identity}:{verdict}"
+                yield from items(one, name, origin, f"{place}, message {number}", facts, options)
+        for _ in range(len(session["messages"]) - len(said)):
+            yield Bad(place, "a message that is no object")
+
+    def _copies_of_parent(self, session: dict[str, Any], said: list[Message], history: History) -> set[int]:
+        name = parent_of(session)
+        if name is None or name == session["id"] or is_delegate(session) or not said:
+            return set()
+        parent = self._parent(name)
+        branch = branched_from(session) is not None or parent.get("end_reason") == "branched"
+        if not parent or (not branch and parent.get("end_reason") != "compression"):
+            return set()
+        first = said[0].id
+        before = [one for one in _messages(parent) if first is None or one.id is None or one.id < first]
+        return copies_of_parent(_history(before), history, branch)
+
+    def _parent(self, name: str) -> dict[str, Any]:
+        offset = self._offsets.get(name)
+        if offset is None:
+            return {}
+        with opened(self._path, offset) as file:
+            for found in records(file):
+                whole = found.value if isinstance(found, Record) else {}
+                segments = whole.get("segments")
+                for session in [whole, *(segments if isinstance(segments, list) else [])]:
+                    if isinstance(session, dict) and session.get("id") == name and _is_session(session):
+                        return session
+                return {}
+        return {}
+
+    @cached_property
+    def _offsets(self) -> dict[str, int]:
+        """Where each session's line begins; the file is looked through once, when a branch asks for its parent."""
+        found = {}
+        with opened(self._path) as file:
+            offset = 0
+            while head := file.readline(_HEAD_BYTES):
+                if match := _FIRST_ID.match(head):
+                    found[_unquoted(match[1])] = offset
+                offset += len(head)
+                while not head.endswith(b"\n") and (head := file.readline(_CHUNK_BYTES)):
+                    offset += len(head)
+        return found
+
+
+_HEAD_BYTES = 4096
+"""More than an id takes."""
+_CHUNK_BYTES = 1 << 20
+
+
+def _unquoted(text: bytes) -> str:
+    try:
+        return str(json.loads(text.decode("utf-8", "replace"), strict=False))
+    except ValueError:
+        return ""
+
+
+def _messages(session: dict[str, Any]) -> list[Message]:
+    return [message(entry) for entry in session["messages"] if isinstance(entry, dict)]
+
+
+def _history(said: list[Message]) -> History:
+    history = History()
+    for one in said:
+        history.add(one)
+    return history
+
+
+def _is_session(value: dict[str, Any]) -> bool:
+    name = value.get("id")
+    return isinstance(name, str) and bool(name) and isinstance(value.get("messages"), list) and "source" in value
+
+
+def _is_trace(value: dict[str, Any]) -> bool:
+    return value.get("version") == "hermes-agent" and "sessionId" in value
+
+
+def _is_trace_line(line: bytes) -> bool:
+    first = next(parse_line(line), None) if b'"hermes-agent"' in line else None
+    return isinstance(first, dict) and _is_trace(first)
