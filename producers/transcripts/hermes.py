@@ -41,7 +41,7 @@ _SESSION = (
 )
 
 
-class HermesDatabase:
+class Hermes:
     """Reads `state.db`."""
 
     name = "hermes"

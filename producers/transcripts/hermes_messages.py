@@ -11,7 +11,7 @@ from typing import Any
 
 from producers.events import Role
 from producers.transcripts import text as texts
-from producers.transcripts.blocks import THINKING, Content, content_of
+from producers.transcripts.contents import THINKING, Content, content_of
 from producers.transcripts.port import Bad, LeftOut, ReadOptions, Said
 
 _JSON_PREFIX = "\x00json:"

@@ -1,0 +1,168 @@
+"""LangGraph: the database of a SqliteSaver, which the graph may be writing. Does I/O.
+
+Each checkpoint holds the history so far, so only the newest of a thread and namespace is read. There are no times: a
+checkpoint's is that of the step, not of the message.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from producers.transcripts import databases
+from producers.transcripts.langchain_messages import Conversation, conversations, message
+from producers.transcripts.msgpack_values import value_of
+from producers.transcripts.port import Bad, Item, LeftOut, Mark, ReadOptions, Said, Sample, State, Unreadable
+
+MAX_CHECKPOINT_BYTES = 256 << 20
+"""A larger one is reported and skipped: decoded it takes some times its size in memory."""
+_NEEDED = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "type", "checkpoint"})
+_MARK_EVERY = 200
+
+
+class LangGraph:
+    """Reads a SqliteSaver's database."""
+
+    name = "langgraph"
+
+    def recognises(self, sample: Sample) -> bool:
+        return databases.is_database(sample) and databases.tables_of(sample.path).get("checkpoints", set()) >= _NEEDED
+
+    def read(self, path: Path, options: ReadOptions, state: State | None) -> Iterator[Item]:
+        """Its state knows the newest checkpoint id: those are times at their beginning, in every thread."""
+        with databases.opened(path) as connection:
+            if not databases.columns(connection, "checkpoints") >= _NEEDED:
+                raise Unreadable("not a SqliteSaver's database: it has no table `checkpoints` with the usual columns")
+            after = state["after"] if state else ""
+            until = state["until"] if state and "until" in state else _newest(connection)
+            behind = (state["thread"], state["namespace"]) if state and "thread" in state else None
+            threads = _threads(connection, after, until)
+            for number, (thread, namespace, checkpoint) in enumerate(threads):
+                if behind and (thread, namespace) < behind:
+                    continue
+                place = {"after": after, "until": until, "thread": thread, "namespace": namespace}
+                passed = state["items"] if state and (thread, namespace) == behind else 0
+                done = 0
+                for done, item in enumerate(
+                    _Thread(connection, thread, namespace, after).items(checkpoint, options), 1
+                ):
+                    if done > passed:
+                        yield item
+                        if done % _MARK_EVERY == 0:
+                            yield Mark(place | {"items": done}, number / len(threads))
+                yield Mark(place | {"items": done}, (number + 1) / len(threads))
+            yield Mark({"after": until}, 1.0)
+
+
+def _newest(connection: sqlite3.Connection) -> str:
+    return databases.as_text(connection.execute("SELECT max(checkpoint_id) FROM checkpoints").fetchone()[0])
+
+
+def _threads(connection: sqlite3.Connection, after: str, until: str) -> list[tuple[str, str, str]]:
+    """Thread, namespace and newest checkpoint of those that have one in the range."""
+    rows = connection.execute(
+        "SELECT thread_id, checkpoint_ns, max(checkpoint_id) FROM checkpoints "
+        "WHERE checkpoint_id > ? AND checkpoint_id <= ? GROUP BY 1, 2",
+        (after, until),
+    ).fetchall()
+    return sorted((databases.as_text(a), databases.as_text(b), databases.as_text(c)) for a, b, c in rows)
+
+
+class _Unusable(Exception):
+    """A thread's newest checkpoint cannot be used; the message says why, without content."""
+
+
+class _Thread:
+    """One thread in one namespace: a graph, or a graph inside it, whose messages keep their ids in both."""
+
+    def __init__(self, connection: sqlite3.Connection, thread: str, namespace: str, after: str) -> None:
+        self._connection = connection
+        self._key = (thread, namespace)
+        self._after = after
+        session = f"{thread}/{namespace}" if namespace else thread
+        parent = {"parent_session": thread} if namespace else {}
+        self._conversation = Conversation(session, f"langgraph:{thread}", f"thread {thread[:100]}", parent)
+
+    def items(self, checkpoint: str, options: ReadOptions) -> Iterator[Said | Bad | LeftOut]:
+        """What its messages say that the newest checkpoint before this run did not hold."""
+        try:
+            entries = self._messages(checkpoint)
+        except _Unusable as error:
+            yield Bad(self._conversation.place, str(error))
+            return
+        known = self._known()
+        for item in self._conversation.items(entries, options):
+            if not (isinstance(item, Said) and item.origin in known):
+                yield item
+
+    def _known(self) -> set[str]:
+        if not self._after:
+            return set()
+        row = self._connection.execute(
+            "SELECT max(checkpoint_id) FROM checkpoints "
+            "WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id <= ?",
+            (*self._key, self._after),
+        ).fetchone()
+        try:
+            entries = self._messages(databases.as_text(row[0])) if row[0] is not None else []
+        except _Unusable:
+            return set()
+        everything = self._conversation.items(entries, ReadOptions(thinking=True, tool_results="full"))
+        return {item.origin for item in everything if isinstance(item, Said)}
+
+    def _messages(self, checkpoint: str) -> list[Any]:
+        """The messages of the checkpoint's channels; raises `_Unusable`."""
+        kind, data = self._row(checkpoint)
+        whole = _decoded(kind, data)
+        values = whole.get("channel_values") if isinstance(whole, dict) else None
+        if not isinstance(values, dict):
+            raise _Unusable("its newest checkpoint has no channels")
+        entries: list[Any] = []
+        for name, value in values.items():
+            if not str(name).startswith("__"):  # the graph's own: input that is not yet in a channel
+                for found in conversations(value):
+                    entries.extend(found)
+        return _once(entries)
+
+    def _row(self, checkpoint: str) -> tuple[str, bytes]:
+        where = "FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+        values = (*self._key, checkpoint)
+        try:
+            size = self._connection.execute(f"SELECT length(checkpoint) {where}", values).fetchone()
+            if size is None:
+                raise _Unusable("its newest checkpoint is gone")
+            if size[0] and size[0] > MAX_CHECKPOINT_BYTES:
+                raise _Unusable(f"its newest checkpoint is larger than {MAX_CHECKPOINT_BYTES >> 20} MiB")
+            kind, data = self._connection.execute(f"SELECT type, checkpoint {where}", values).fetchone() or ("", b"")
+        except sqlite3.DatabaseError as error:
+            if databases.is_busy(error):
+                raise
+            raise _Unusable("the database is damaged there") from None
+        return databases.as_text(kind), data if isinstance(data, bytes) else databases.as_text(data).encode()
+
+
+def _decoded(kind: str, data: bytes) -> Any:
+    try:
+        if kind == "msgpack":
+            return value_of(data)
+        if kind in ("json", ""):  # older versions
+            return json.loads(data.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        raise _Unusable(f"its newest checkpoint is not valid {kind or 'json'}") from None
+    raise _Unusable("its newest checkpoint is in a form that is not read, such as pickle")
+
+
+def _once(entries: list[Any]) -> list[Any]:
+    """Without the messages that stand in several channels of one checkpoint."""
+    kept, seen = [], set()
+    for entry in entries:
+        found = message(entry)
+        if found and found.id:
+            if found.id in seen:
+                continue
+            seen.add(found.id)
+        kept.append(entry)
+    return kept
