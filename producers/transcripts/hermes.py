@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ class Hermes:
     """Reads `state.db`."""
 
     name = "hermes"
+    in_place = True
 
     def recognises(self, sample: Sample) -> bool:
         if not databases.is_database(sample):
@@ -55,28 +56,45 @@ class Hermes:
     def read(self, path: Path, options: ReadOptions, state: State | None) -> Iterator[Item]:
         with databases.opened(path) as connection:
             database = _Database(connection)
-            after, until = _range(database, state)
-            sessions = database.sessions(after, until)
-            first, row = (state["first"], state["row"]) if state and "first" in state else (0, 0)
-            for number, (session, start) in enumerate(sessions):
-                if start < first:
-                    continue
-                behind = max(after, row if start == first else 0)
-                reading = _Reading(database, session, _profile(path), options)
-                for found, last in reading.pages(behind, until):
-                    yield from found
-                    place = {"after": after, "until": until, "first": start, "row": last}
-                    yield Mark(place, number / len(sessions))
-            yield Mark({"after": until}, 1.0)
+            newest = database.newest()
+            place = _start(database, state)
+            while place.after < newest:
+                place = replace(place, until=place.until or newest, session=database.session_at(place.until or newest))
+                yield from _read_range(database, place, _profile(path), options)
+                place = _Place(place.until, session=place.session)
+            yield Mark(asdict(place), 1.0)
 
 
-def _range(database: _Database, state: State | None) -> tuple[int, int]:
-    """The ids behind which and up to which to read; from the start where the database is another than before."""
-    newest = database.newest()
-    after = state["after"] if state else 0
-    if after > newest:
-        return 0, newest
-    return after, min(state["until"], newest) if state and "until" in state else newest
+@dataclass(frozen=True)
+class _Place:
+    """Rows up to `after` are read; then the sessions with rows up to `until`, in the order of their first ones there."""
+
+    after: int = 0
+    until: int = 0
+    """0 where no range has been begun."""
+    session: str = ""
+    """Whose row the newest of these is: ids are never given twice, so another's means another database."""
+    first: int = 0
+    row: int = 0
+    """The session that is being read, by its first row in the range, and the row up to which it is read."""
+
+
+def _start(database: _Database, state: State | None) -> _Place:
+    place = _Place(**state) if state else _Place()
+    last = place.until or place.after
+    same = last <= database.newest() and database.session_at(last) in ("", place.session)
+    return place if same else _Place()
+
+
+def _read_range(database: _Database, place: _Place, profile: str, options: ReadOptions) -> Iterator[Item]:
+    sessions = database.sessions(place.after, place.until)
+    for number, (session, first) in enumerate(sessions):
+        if first < place.first:
+            continue
+        behind = max(place.after, place.row if first == place.first else 0)
+        for found, last in _Reading(database, session, profile, options).pages(behind, place.until):
+            yield from found
+            yield Mark(asdict(replace(place, first=first, row=last)), number / len(sessions))
 
 
 def _profile(path: Path) -> str:
@@ -156,6 +174,11 @@ class _Database:
 
     def newest(self) -> int:
         return int(self._connection.execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()[0])
+
+    def session_at(self, row: int) -> str:
+        """Whose row it is; empty where there is none."""
+        found = self._connection.execute("SELECT session_id FROM messages WHERE id = ?", (row,)).fetchone()
+        return databases.as_text(found[0]) if found else ""
 
     def sessions(self, after: int, until: int) -> list[tuple[str, int]]:
         """Those with rows in the range, and the id of the first there, in its order."""

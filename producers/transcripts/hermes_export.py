@@ -22,7 +22,7 @@ from producers.transcripts.hermes_messages import (
     parent_of,
     session_facts,
 )
-from producers.transcripts.json_lines import Record, opened, parse_line, records
+from producers.transcripts.json_lines import Position, lines, opened, parse_line, share
 from producers.transcripts.port import SAMPLE_BYTES, Bad, Item, LeftOut, Mark, ReadOptions, Sample, State, Unreadable
 
 _TRACE = (
@@ -38,6 +38,7 @@ class HermesExport:
     """Reads an export of sessions."""
 
     name = "hermes-export"
+    in_place = False
 
     def recognises(self, sample: Sample) -> bool:
         """An export, or a trace, which only this reader can refuse with its reason."""
@@ -45,33 +46,23 @@ class HermesExport:
         if _is_trace_line(line):
             return True
         if len(line) < SAMPLE_BYTES // 2:
-            first = next(parse_line(line), None)
-            return isinstance(first, dict) and _is_session(first)
+            return any(_is_session(found) for found in parse_line(line, _is_session)[0])
         # A long line is cut in the sample: the columns come before the messages.
         return _FIRST_ID.match(line) is not None and all(key in line for key in _SESSION_KEYS)
 
     def read(self, path: Path, options: ReadOptions, state: State | None) -> Iterator[Item]:
-        place = state or {"offset": 0, "line": 0}
-        size = max(1, path.stat().st_size)
+        place = Position(state["line"], state["offset"]) if state else Position()
         export = _Export(path)
-        with opened(path, place["offset"]) as file:
-            for found in records(file, place["line"]):
-                if _line_of(found) > place["line"] and place["line"]:  # a broken line can hold several sessions
-                    yield Mark(place, min(1.0, place["offset"] / size))
-                if not isinstance(found, Record):
-                    yield found
-                    continue
-                if _is_trace(found.value):
-                    raise Unreadable(_TRACE)
-                yield from export.line(found, options)
-                place = {"offset": found.end, "line": found.line}
-        yield Mark(place, 1.0)
-
-
-def _line_of(found: Record | Bad | LeftOut) -> int:
-    if isinstance(found, Record):
-        return found.line
-    return int(found.place.removeprefix("line ")) if isinstance(found, Bad) else 0
+        with opened(path, place.offset) as file:
+            for line in lines(file, place, _is_session):
+                for found in line.records:
+                    if _is_trace(found):
+                        raise Unreadable(_TRACE)
+                    yield from export.items(found, f"line {line.number}", options)
+                yield from line.bad()
+                place = line.then
+                yield Mark({"line": place.line, "offset": place.offset}, share(file))
+        yield Mark({"line": place.line, "offset": place.offset}, 1.0)
 
 
 class _Export:
@@ -80,14 +71,9 @@ class _Export:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def line(self, record: Record, options: ReadOptions) -> Iterator[Item]:
-        place = f"line {record.line}"
-        if not _is_session(record.value):
-            yield Bad(place, "not an exported session")
-            return
-        segments = record.value.get("segments")  # `--lineage`: a session and those that it continues
-        for session in segments if isinstance(segments, list) and segments else [record.value]:
-            if not isinstance(session, dict) or not _is_session(session):
+    def items(self, record: dict[str, Any], place: str, options: ReadOptions) -> Iterator[Item]:
+        for session in _sessions(record):
+            if not _is_session(session):
                 yield Bad(place, "not an exported session")
                 continue
             try:
@@ -127,13 +113,11 @@ class _Export:
         if offset is None:
             return {}
         with opened(self._path, offset) as file:
-            for found in records(file):
-                whole = found.value if isinstance(found, Record) else {}
-                segments = whole.get("segments")
-                for session in [whole, *(segments if isinstance(segments, list) else [])]:
-                    if isinstance(session, dict) and session.get("id") == name and _is_session(session):
-                        return session
-                return {}
+            line = next(lines(file, Position(0, offset), _is_session), None)
+        for record in line.records if line else []:
+            for session in _sessions(record):
+                if session.get("id") == name and _is_session(session):
+                    return session
         return {}
 
     @cached_property
@@ -163,6 +147,13 @@ def _unquoted(text: bytes) -> str:
         return ""
 
 
+def _sessions(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """An exported session, or with `--lineage` that and those which it continues, each of its own."""
+    segments = record.get("segments")
+    found = [one for one in segments if isinstance(one, dict)] if isinstance(segments, list) else []
+    return found or [record]
+
+
 def _messages(session: dict[str, Any]) -> list[Message]:
     return [message(entry) for entry in session["messages"] if isinstance(entry, dict)]
 
@@ -184,5 +175,4 @@ def _is_trace(value: dict[str, Any]) -> bool:
 
 
 def _is_trace_line(line: bytes) -> bool:
-    first = next(parse_line(line), None) if b'"hermes-agent"' in line else None
-    return isinstance(first, dict) and _is_trace(first)
+    return b'"hermes-agent"' in line and any(_is_trace(found) for found in parse_line(line)[0])

@@ -6,21 +6,56 @@ before or behind a record, blank lines, lone surrogates, a last line that was ne
 
 from __future__ import annotations
 
+import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
-from producers.transcripts.port import Bad, LeftOut
+from producers.transcripts.port import Bad, Unreadable
 
-MAX_LINE_BYTES = 64 << 20
-"""A longer line is reported and skipped: nobody said that much, and it must not fill the memory."""
-_SALVAGE_TRIES = 50
+MAX_LINE_BYTES = 16 << 20
+"""A longer line is reported and skipped: nobody said that much. Text, characters and values of one take 9 times this
+at worst, which stays well below what a reader may use.
+"""
+_SALVAGE_TRIES = 2000
 """Places in a broken line at which a whole record is looked for."""
+_SALVAGE_SCANS = 8
+"""How often a broken line may be scanned in all, so that one of many megabytes and levels ends."""
+_BEFORE_A_VALUE = (":", ",", "[")
+_CHUNK = 1 << 20
 _DECODER = json.JSONDecoder()
+
+IsRecord = Callable[[dict[str, Any]], bool]
+
+
+class Position(NamedTuple):
+    """Where to go on: the number of the last line that is done with, and the offset behind it.
+
+    The offset is in bytes of the decompressed file.
+    """
+
+    line: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one line holds: mostly one record, none when it is blank."""
+
+    number: int
+    start: int
+    records: list[dict[str, Any]]
+    problems: list[str]
+    then: Position
+    """Behind the line; before it while its end has not been written, as it may become whole."""
+
+    def bad(self) -> Iterator[Bad]:
+        for problem in self.problems:
+            yield Bad(f"line {self.number}", problem)
 
 
 @dataclass(frozen=True)
@@ -33,104 +68,146 @@ class Record:
     """In bytes of the decompressed file."""
 
 
-def records(file: IO[bytes], line: int = 0) -> Iterator[Record | Bad | LeftOut]:
-    """The objects from the file's position on, which is behind line number `line`.
-
-    The last line of a file that is being written has no line feed yet: it is read when it is whole and otherwise told.
-    """
-    end = file.tell()
-    while True:
-        data = file.readline(MAX_LINE_BYTES)
-        if not data:
-            return
-        line += 1
-        end += len(data)
-        if not data.endswith(b"\n") and len(data) >= MAX_LINE_BYTES:
+def lines(file: IO[bytes], position: Position, is_record: IsRecord | None = None) -> Iterator[Line]:
+    """The lines from `position` on, at which `file` stands; for `is_record` see `parse_line`."""
+    number, start = position
+    while data := file.readline(MAX_LINE_BYTES):
+        number += 1
+        end = start + len(data)
+        if data.endswith(b"\n"):
+            records, problems = parse_line(data, is_record)
+            then = Position(number, end)
+        elif len(data) >= MAX_LINE_BYTES:
             end += _skip_line(file)
-            yield Bad(f"line {line}", f"longer than {MAX_LINE_BYTES >> 20} MiB")
-            continue
-        for found in parse_line(data):
-            yield Record(found, line, end) if isinstance(found, dict) else _placed(found, line)
+            records, problems = [], [f"longer than {MAX_LINE_BYTES >> 20} MiB"]
+            then = Position(number, end)
+        else:  # the last line: the line feed, or the rest of it, may come later and belongs to the same line
+            records, problems = parse_line(data, is_record)
+            then = Position(number - 1, start if problems else end)
+        yield Line(number, start, records, problems, then)
+        start = end
+    raw = getattr(file, "raw", None)
+    if isinstance(raw, _Decompressed) and raw.damaged:
+        problem = "the compressed data is damaged from here on"
+        yield Line(number + 1, start, [], [problem], Position(number, start))
 
 
-def parse_line(data: bytes) -> Iterator[dict[str, Any] | str]:
-    """The objects on one line; a text for each place that holds none. Pure."""
-    text = data.decode("utf-8", "surrogatepass" if _has_no_bad_bytes(data) else "replace")
-    stripped = text.replace("\x00", "").strip()
-    if "\x00" in text:
-        yield "NUL bytes" if stripped else "nothing but NUL bytes"
-    if not stripped:
-        return
+def records(file: IO[bytes], line: int, offset: int) -> Iterator[Record | Bad]:
+    """The objects from `offset` on, at which `file` stands, behind line number `line`."""
+    for found in lines(file, Position(line, offset)):
+        for value in found.records:
+            yield Record(value, found.then.line, found.then.offset)
+        yield from found.bad()
+
+
+def parse_line(data: bytes, is_record: IsRecord | None = None) -> tuple[list[dict[str, Any]], list[str]]:
+    """The objects on one line, and what is wrong with it. Pure.
+
+    In a broken line an object can be a whole record or a part of the cut one: `is_record` tells; without it, one that
+    stands where a value stands is taken for a part.
+    """
     try:
-        whole = json.loads(stripped)
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = _decode_damaged(data)
+    problems = []
+    if "\x00" in text:
+        text = text.replace("\x00", "")
+        problems.append("NUL bytes")
+    text = text.strip().removeprefix("\ufeff")
+    if not text:
+        return [], problems
+    try:
+        whole = json.loads(text)
     except (ValueError, RecursionError):
-        yield from _salvage(stripped)
-        return
-    yield whole if isinstance(whole, dict) else "not a JSON object"
+        found, problem = _salvage(text, is_record)
+        return found, [*problems, problem]
+    return ([whole], problems) if isinstance(whole, dict) else ([], [*problems, "not a JSON object"])
 
 
 @contextmanager
 def opened(path: Path, offset: int = 0) -> Iterator[IO[bytes]]:
     """The file at `offset`, decompressed when its name ends in .zst."""
-    if path.suffix == ".zst":
-        import zstandard
-
-        with path.open("rb") as raw, zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) as stream:
-            import io
-
-            buffered = io.BufferedReader(stream)  # type: ignore[arg-type]  # it has what a raw stream needs
-            _discard(buffered, offset)
-            yield buffered
-        return
     with path.open("rb") as file:
-        file.seek(offset, os.SEEK_SET)
-        yield file
-
-
-def _salvage(text: str) -> Iterator[dict[str, Any] | str]:
-    """Whole records in a line that is none."""
-    position = tries = 0
-    broken = False
-    while (start := text.find("{", position)) >= 0 and tries < _SALVAGE_TRIES:
-        tries += 1
-        try:
-            value, position = _DECODER.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            broken = True
-            position = text.find('{"', start + 1)
-            if position < 0:
-                break
-            continue
-        if isinstance(value, dict) and len(value) > 1 and _ends_here(text, position):
-            yield value
+        if path.suffix == ".zst":
+            with io.BufferedReader(_Decompressed(file), _CHUNK) as stream:
+                _discard(stream, offset)
+                yield stream
         else:
+            file.seek(offset, os.SEEK_SET)
+            yield file
+
+
+def share(file: IO[bytes]) -> float:
+    """How much of an opened file is read, from 0 to 1."""
+    raw = getattr(file, "raw", None)
+    source = raw.source if isinstance(raw, _Decompressed) else file
+    size = os.fstat(source.fileno()).st_size
+    return min(1.0, source.tell() / size) if size else 1.0
+
+
+class _Decompressed(io.RawIOBase):
+    """A zstd file as a raw stream that ends, with a note, where the data is damaged or cut."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        try:
+            import zstandard
+        except ImportError:
+            raise Unreadable("is compressed with zstd; `pip install zstandard` reads it") from None
+        self.source = source
+        self.damaged = False
+        self._error = zstandard.ZstdError
+        self._reader = zstandard.ZstdDecompressor().stream_reader(source, read_across_frames=True)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data: bytes = self._reader.read(len(buffer))
+        except self._error:
+            self.damaged = True
+            return 0
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _salvage(text: str, is_record: IsRecord | None) -> tuple[list[dict[str, Any]], str]:
+    """Whole records in a line that is not one, and what it is."""
+    found: list[dict[str, Any]] = []
+    budget = _SALVAGE_SCANS * len(text)
+    start, end = text.find("{"), 0
+    broken = start != 0
+    for _ in range(_SALVAGE_TRIES):
+        if start < 0 or budget < 0:
+            break
+        try:
+            value, after = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError) as error:
             broken = True
-    if broken or tries == 0:
-        yield "not valid JSON"
+            budget -= getattr(error, "pos", len(text)) - start
+            start = text.find('{"', start + 1)
+            continue
+        if is_record(value) if is_record else text[max(0, start - 8) : start].rstrip()[-1:] not in _BEFORE_A_VALUE:
+            found.append(value)
+        broken = broken or bool(text[end:start].strip())
+        budget -= after - start
+        start, end = text.find("{", after), after
+    return found, "not valid JSON" if broken or text[end:].strip() else "several records on one line"
 
 
-def _ends_here(text: str, position: int) -> bool:
-    """Whether a record could end there: an object inside a cut record is followed by the rest of that."""
-    rest = text[position:].lstrip()
-    return not rest or rest.startswith("{")
-
-
-def _placed(what: str, line: int) -> Bad | LeftOut:
-    return Bad(f"line {line}", what)
-
-
-def _has_no_bad_bytes(data: bytes) -> bool:
+def _decode_damaged(data: bytes) -> str:
+    """Lone surrogates as they are, what is no text as replacement characters."""
     try:
-        data.decode("utf-8", "surrogatepass")
+        return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
-        return False
-    return True
+        return data.decode("utf-8", "replace")
 
 
 def _skip_line(file: IO[bytes]) -> int:
     """Read to the end of a line that is too long; returns how many bytes that was."""
     skipped = 0
-    while data := file.readline(1 << 20):
+    while data := file.readline(_CHUNK):
         skipped += len(data)
         if data.endswith(b"\n"):
             break
@@ -138,8 +215,5 @@ def _skip_line(file: IO[bytes]) -> int:
 
 
 def _discard(file: IO[bytes], count: int) -> None:
-    while count > 0:
-        data = file.read(min(count, 1 << 20))
-        if not data:
-            return
+    while count > 0 and (data := file.read(min(count, _CHUNK))):
         count -= len(data)

@@ -25,6 +25,7 @@ class LangChain:
     """Reads files of messages."""
 
     name = "langchain"
+    in_place = False
 
     def recognises(self, sample: Sample) -> bool:
         return sample.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{") and bool(_MESSAGE.search(sample.head))

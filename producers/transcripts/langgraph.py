@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,34 +28,61 @@ class LangGraph:
     """Reads a SqliteSaver's database."""
 
     name = "langgraph"
+    in_place = True
 
     def recognises(self, sample: Sample) -> bool:
         return databases.is_database(sample) and databases.tables_of(sample.path).get("checkpoints", set()) >= _NEEDED
 
     def read(self, path: Path, options: ReadOptions, state: State | None) -> Iterator[Item]:
-        """Its state knows the newest checkpoint id: those are times at their beginning, in every thread."""
         with databases.opened(path) as connection:
             if not databases.columns(connection, "checkpoints") >= _NEEDED:
                 raise Unreadable("not a SqliteSaver's database: it has no table `checkpoints` with the usual columns")
-            after = state["after"] if state else ""
-            until = state["until"] if state and "until" in state else _newest(connection)
-            behind = (state["thread"], state["namespace"]) if state and "thread" in state else None
-            threads = _threads(connection, after, until)
-            for number, (thread, namespace, checkpoint) in enumerate(threads):
-                if behind and (thread, namespace) < behind:
-                    continue
-                place = {"after": after, "until": until, "thread": thread, "namespace": namespace}
-                passed = state["items"] if state and (thread, namespace) == behind else 0
-                done = 0
-                for done, item in enumerate(
-                    _Thread(connection, thread, namespace, after).items(checkpoint, options), 1
-                ):
-                    if done > passed:
-                        yield item
-                        if done % _MARK_EVERY == 0:
-                            yield Mark(place | {"items": done}, number / len(threads))
-                yield Mark(place | {"items": done}, (number + 1) / len(threads))
-            yield Mark({"after": until}, 1.0)
+            newest = _newest(connection)
+            place = _start(connection, state)
+            while place.after < newest:
+                place = replace(place, until=place.until or newest)
+                yield from _read_range(connection, place, options)
+                place = _Place(place.until)
+            yield Mark(asdict(place), 1.0)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Checkpoints up to `after` are read; then the threads with newer ones up to `until`, in their order.
+
+    A checkpoint's id begins with its time, so that one order holds for all threads.
+    """
+
+    after: str = ""
+    until: str = ""
+    thread: str = ""
+    namespace: str = ""
+    items: int = 0
+    """The thread that is being read, and how many of its items are."""
+
+
+def _start(connection: sqlite3.Connection, state: State | None) -> _Place:
+    """From the beginning where the last checkpoint is gone: another database, or a pruned one; origins tell the rest."""
+    place = _Place(**state) if state else _Place()
+    query = "SELECT 1 FROM checkpoints WHERE checkpoint_id = ? LIMIT 1"
+    return place if connection.execute(query, (place.until or place.after,)).fetchone() else _Place()
+
+
+def _read_range(connection: sqlite3.Connection, place: _Place, options: ReadOptions) -> Iterator[Item]:
+    threads = _threads(connection, place.after, place.until)
+    for number, (thread, namespace, checkpoint) in enumerate(threads):
+        key = (thread, namespace)
+        if key < (place.thread, place.namespace):
+            continue
+        passed = place.items if key == (place.thread, place.namespace) else 0
+        here = replace(place, thread=thread, namespace=namespace)
+        done = 0
+        for done, item in enumerate(_Thread(connection, *key, place.after).items(checkpoint, options), 1):
+            if done > passed:
+                yield item
+                if done % _MARK_EVERY == 0:
+                    yield Mark(asdict(replace(here, items=done)), number / len(threads))
+        yield Mark(asdict(replace(here, items=done)), (number + 1) / len(threads))
 
 
 def _newest(connection: sqlite3.Connection) -> str:

@@ -33,6 +33,7 @@ class Letta:
     """Reads agent files."""
 
     name = "letta"
+    in_place = False
 
     def recognises(self, sample: Sample) -> bool:
         """By its keys; a long system prompt may keep some of them out of the sample."""

@@ -60,7 +60,7 @@ class LeftOut:
     """Something that is no conversation, or is off: counted by reason."""
 
     reason: str
-    """One of a few words, the same for all of its kind: `thinking`, `injected context`, `progress`, `copied history`."""
+    """A few words, the same for all of its kind: `thinking`, `injected context`, `progress`, `copied history`."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,8 @@ class Reader(Protocol):
 
     name: str
     """As `--format` takes it and the turn's `source` shows it: `claude-code`."""
+    in_place: bool
+    """The file is changed in place, as a database is: `state` names rows, not bytes, and stays good."""
 
     def recognises(self, sample: Sample) -> bool:
         """Whether the file is in this format, by its content; the name may only support it. Never raises."""
