@@ -59,7 +59,8 @@ class Hermes:
             newest = database.newest()
             place = _start(database, state)
             while place.after < newest:
-                place = replace(place, until=place.until or newest, session=database.session_at(place.until or newest))
+                until = place.until or newest
+                place = replace(place, until=until, session=database.session_at(until))
                 yield from _read_range(database, place, _profile(path), options)
                 place = _Place(place.until, session=place.session)
             yield Mark(asdict(place), 1.0)
@@ -67,7 +68,7 @@ class Hermes:
 
 @dataclass(frozen=True)
 class _Place:
-    """Rows up to `after` are read; then the sessions with rows up to `until`, in the order of their first ones there."""
+    """Rows up to `after` are read; then sessions with rows up to `until`, in the order of their first ones there."""
 
     after: int = 0
     until: int = 0
@@ -176,13 +177,14 @@ class _Database:
         return int(self._connection.execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()[0])
 
     def session_at(self, row: int) -> str:
-        """Whose row it is; empty where there is none."""
-        found = self._connection.execute("SELECT session_id FROM messages WHERE id = ?", (row,)).fetchone()
-        return databases.as_text(found[0]) if found else ""
+        """Whose row it is; empty where there is none, or damage."""
+        query = "SELECT session_id FROM messages WHERE {}id = ?"
+        found = databases.first_answer(self._connection, (row,), query.format(""), query.format("0 AND "))
+        return databases.as_text(found[0][0]) if found else ""
 
     def sessions(self, after: int, until: int) -> list[tuple[str, int]]:
         """Those with rows in the range, and the id of the first there, in its order."""
-        query = "SELECT session_id, min(id) FROM messages WHERE {}id > ? AND id <= ? GROUP BY session_id ORDER BY 2"
+        query = "SELECT session_id, min(id) FROM messages WHERE {0}id > ? AND {0}id <= ? GROUP BY session_id ORDER BY 2"
         found = databases.first_answer(self._connection, (after, until), query.format(""), query.format("+"))
         return [(databases.as_text(session), int(first)) for session, first in found]
 
@@ -190,9 +192,8 @@ class _Database:
         """Its row; empty where there is none, or damage."""
         if not self._session:
             return {}
-        query = f"SELECT {', '.join(self._session)} FROM sessions WHERE id = ?"
-        nothing = f"SELECT {', '.join(self._session)} FROM sessions WHERE 0 AND id = ?"
-        found = databases.first_answer(self._connection, (identifier,), query, nothing)
+        query = f"SELECT {', '.join(self._session)} FROM sessions WHERE {{}}id = ?"
+        found = databases.first_answer(self._connection, (identifier,), query.format(""), query.format("0 AND "))
         return dict(zip(self._session, found[0], strict=True)) if found else {}
 
     def ids(self, session: str, until: int) -> list[int]:

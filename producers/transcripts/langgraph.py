@@ -31,7 +31,9 @@ class LangGraph:
     in_place = True
 
     def recognises(self, sample: Sample) -> bool:
-        return databases.is_database(sample) and databases.tables_of(sample.path).get("checkpoints", set()) >= _NEEDED
+        if not databases.is_database(sample):
+            return False
+        return databases.tables_of(sample.path).get("checkpoints", frozenset()) >= _NEEDED
 
     def read(self, path: Path, options: ReadOptions, state: State | None) -> Iterator[Item]:
         with databases.opened(path) as connection:
@@ -62,7 +64,7 @@ class _Place:
 
 
 def _start(connection: sqlite3.Connection, state: State | None) -> _Place:
-    """From the beginning where the last checkpoint is gone: another database, or a pruned one; origins tell the rest."""
+    """From the beginning where the last checkpoint is gone: another database, or a pruned one; origins tell copies."""
     place = _Place(**state) if state else _Place()
     query = "SELECT 1 FROM checkpoints WHERE checkpoint_id = ? LIMIT 1"
     return place if connection.execute(query, (place.until or place.after,)).fetchone() else _Place()
