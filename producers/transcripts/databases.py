@@ -12,6 +12,8 @@ from producers.transcripts.port import Sample, Unreadable
 
 BUSY_SECONDS = 10.0
 """A writer holds its lock for milliseconds; a checkpoint at the close of a large database for seconds."""
+DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What a query raises on a damaged file; the second where the message would quote damaged names."""
 _MAGIC = b"SQLite format 3\x00"
 
 
@@ -27,7 +29,7 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         with closing(_connect(path)) as connection:
             yield connection
-    except (sqlite3.Error, OverflowError) as error:
+    except (*DAMAGE, sqlite3.Error, OverflowError) as error:
         if is_busy(error):
             raise Unreadable(f"the database was locked for {BUSY_SECONDS:.0f} seconds; try again later") from None
         raise Unreadable(_DAMAGED) from None
@@ -43,7 +45,7 @@ def first_answer(connection: sqlite3.Connection, values: Sequence[Any], *queries
     for query in queries[:-1]:
         try:
             return connection.execute(query, values).fetchall()
-        except sqlite3.DatabaseError as error:
+        except DAMAGE as error:
             if is_busy(error):
                 raise
     return connection.execute(queries[-1], values).fetchall()

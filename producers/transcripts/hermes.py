@@ -209,7 +209,7 @@ class _Database:
         try:
             rows = (dict(zip(self._row, row, strict=True)) for row in self._connection.execute(query, ids))
             return {row["id"]: message(row) for row in rows}, []
-        except sqlite3.DatabaseError as error:
+        except databases.DAMAGE as error:
             if databases.is_busy(error):
                 raise
         if len(ids) == 1:

@@ -167,7 +167,7 @@ class _Thread:
             if size[0] and size[0] > MAX_CHECKPOINT_BYTES:
                 raise _Unusable(f"its newest checkpoint is larger than {MAX_CHECKPOINT_BYTES >> 20} MiB")
             kind, data = self._connection.execute(f"SELECT type, checkpoint {where}", values).fetchone() or ("", b"")
-        except sqlite3.DatabaseError as error:
+        except databases.DAMAGE as error:
             if databases.is_busy(error):
                 raise
             raise _Unusable("the database is damaged there") from None
