@@ -55,7 +55,7 @@ def content_of(value: Any) -> Content:
     pieces: list[tuple[str, str]] = []
     calls: list[dict[str, Any]] = []
     for block in blocks:
-        if isinstance(block, dict) and block.get("type") in _TOOL_TYPES:
+        if isinstance(block, dict) and _type(block) in _TOOL_TYPES:
             calls.append(block)
         elif block is not None:
             pieces.append(_piece(block))
@@ -67,8 +67,7 @@ def _piece(block: Any) -> tuple[str, str]:
         return "text", block
     if not isinstance(block, dict):
         return "text", json.dumps(block, ensure_ascii=False)
-    kind = block.get("type")
-    kind = kind if isinstance(kind, str) else ""
+    kind = _type(block)
     if kind in _THINKING_TYPES or kind.endswith("_reasoning"):
         return THINKING, _first_text(block, "thinking", "reasoning", "text", "summary")
     if "image" in kind:
@@ -78,6 +77,11 @@ def _piece(block: Any) -> tuple[str, str]:
     if kind in _TEXT_TYPES or isinstance(block.get("text"), str):
         return "text", _first_text(block, "text", "refusal")
     return "text", json.dumps(block, ensure_ascii=False, separators=(",", ":"))
+
+
+def _type(block: dict[str, Any]) -> str:
+    kind = block.get("type")
+    return kind if isinstance(kind, str) else ""
 
 
 def _first_text(block: dict[str, Any], *names: str) -> str:

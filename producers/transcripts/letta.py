@@ -134,7 +134,7 @@ class _Agent:
     def _from_user(self, message: _Message, origin: str, place: str) -> Iterator[Said | LeftOut]:
         prose = message.content.prose(self._options)
         envelope = _object(message.content.text)
-        kind = envelope.get("type")
+        kind = _word(envelope.get("type"))
         if kind in _INJECTED:
             yield LeftOut("injected context")
             return
