@@ -30,7 +30,7 @@ _TRACE = (
     "export, so that nothing of it can be known again; export with --format jsonl, or import state.db itself"
 )
 _SESSION_KEYS = (b'"messages"', b'"source"', b'"started_at"')
-_FIRST_ID = re.compile(rb'\s*\{\s*"id":\s*("(?:[^"\\]|\\.)*")')
+_FIRST_ID = re.compile(rb'[\s\x00]*\{\s*"id":\s*("(?:[^"\\]|\\.)*")')
 """The id of an exported session; it is the first of its columns."""
 
 

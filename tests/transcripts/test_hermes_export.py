@@ -127,9 +127,8 @@ def test_a_trace_is_recognised_and_refused_with_the_reason(tmp_path: Path) -> No
 def test_sessions_beside_a_broken_line_are_read(export: Path, tmp_path: Path) -> None:
     first, second, third = export.read_text().splitlines()
     path = tmp_path / "out.jsonl"
-    path.write_text(
-        f'{first[: len(first) // 2]}\n\n{first}{second}\n[1]\n{{"id": "x", "source": "cli"}}\n\x00\x00{first}'
-    )
+    lines = [first[: len(first) // 2], "", first + second, "[1]", '{"id": "x", "source": "cli"}', "\0\0" + third]
+    path.write_text("\n".join(lines))
     items = items_of(HermesExport(), path)
     assert [one.session for one in said_in(items)] == ["c", "b", *"aaaaa"]
     assert [place for place, _ in bad(items)] == ["line 1", "line 3", "line 4", "line 5", "line 6"]
