@@ -128,7 +128,7 @@ def test_sessions_beside_a_broken_line_are_read(export: Path, tmp_path: Path) ->
     first, second, third = export.read_text().splitlines()
     path = tmp_path / "out.jsonl"
     lines = [first[: len(first) // 2], "", first + second, "[1]", '{"id": "x", "source": "cli"}', "\0\0" + third]
-    path.write_text("\n".join(lines))
+    path.write_text("\n".join(lines) + "\n")
     items = items_of(HermesExport(), path)
     assert [one.session for one in said_in(items)] == ["c", "b", *"aaaaa"]
     assert [place for place, _ in bad(items)] == ["line 1", "line 3", "line 4", "line 5", "line 6"]
