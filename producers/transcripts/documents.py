@@ -11,7 +11,7 @@ from producers.transcripts.port import Bad, Item, LeftOut, Mark, Said, State, Un
 
 MAX_DOCUMENT_BYTES = 512 << 20
 """Parsed, a document takes some times its size in memory."""
-_MARK_EVERY = 200
+MARK_EVERY = 200
 
 
 def document(path: Path) -> Any:
@@ -39,6 +39,6 @@ def marked(items: Iterable[Said | Bad | LeftOut], path: Path, state: State | Non
         if count <= passed:
             continue
         yield item
-        if count % _MARK_EVERY == 0:
+        if count % MARK_EVERY == 0:
             yield Mark({"bytes": size, "items": count}, 0.5)
     yield Mark({"bytes": size, "items": count}, 1.0)

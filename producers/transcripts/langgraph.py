@@ -21,7 +21,7 @@ from producers.transcripts.port import Bad, Item, LeftOut, Mark, ReadOptions, Sa
 MAX_CHECKPOINT_BYTES = 256 << 20
 """A larger one is reported and skipped: decoded it takes some times its size in memory."""
 _NEEDED = frozenset({"thread_id", "checkpoint_ns", "checkpoint_id", "type", "checkpoint"})
-_MARK_EVERY = 200
+MARK_EVERY = 200
 
 
 class LangGraph:
@@ -82,7 +82,7 @@ def _read_range(connection: sqlite3.Connection, place: _Place, options: ReadOpti
         for done, item in enumerate(_Thread(connection, *key, place.after).items(checkpoint, options), 1):
             if done > passed:
                 yield item
-                if done % _MARK_EVERY == 0:
+                if done % MARK_EVERY == 0:
                     yield Mark(asdict(replace(here, items=done)), number / len(threads))
         yield Mark(asdict(replace(here, items=done)), (number + 1) / len(threads))
 
