@@ -181,18 +181,34 @@ def test_what_an_extension_names_is_never_made_and_nesting_is_bounded() -> None:
     assert value_of(msgpack.packb(msgpack.ExtType(6, b"numbers"))) is None
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(changes=damage(most=3), value=JSON_VALUES)
-def test_damage_never_raises_anything_but_unreadable(tmp_path: Path, changes: list[Any], value: Any) -> None:
-    path = tmp_path / "checkpoints.sqlite"
-    path.unlink(missing_ok=True)
-    saver = Saver(path)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database in one file."""
+    saver = Saver(tmp_path_factory.mktemp("whole") / "checkpoints.sqlite")
     saver.save("one", human("a", "1"), ai("b"))
-    saver.save_raw("two", "json", json.dumps({"channel_values": value}))
-    with closing(sqlite3.connect(path)) as connection:
+    saver.save_raw("two", "json", json.dumps({"channel_values": {}}))
+    with closing(sqlite3.connect(saver.path)) as connection:
         connection.execute("PRAGMA journal_mode = delete")
-    path.write_bytes(damaged(path.read_bytes(), changes))
+    return saver.path
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(changes=damage())
+def test_damage_never_raises_anything_but_unreadable(whole: Path, tmp_path: Path, changes: list[Any]) -> None:
+    path = tmp_path / "checkpoints.sqlite"
+    path.write_bytes(damaged(whole.read_bytes(), changes))
     check_survives(LangGraph(), path)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(value=JSON_VALUES)
+def test_any_value_in_a_checkpoint_leaves_the_other_thread_whole(whole: Path, value: Any) -> None:
+    with closing(sqlite3.connect(whole)) as connection, connection:
+        data = json.dumps({"channel_values": {"m": value}})
+        connection.execute("UPDATE checkpoints SET checkpoint = ? WHERE thread_id = 'two'", (data,))
+    items = check_survives(LangGraph(), whole)
+    assert items is not None
+    assert [one.content for one in said_in(items) if one.session == "one"] == ["a", "b"]
 
 
 @settings(max_examples=100, deadline=None)
