@@ -11,7 +11,7 @@ from typing import Any
 
 import redis
 
-from producers.settings import Settings
+from producers.settings import Lane, Settings
 
 STEP_EVENTS = 500
 STEP_BYTES = 4 << 20
@@ -27,9 +27,10 @@ that look at the same moment each add up to one round trip (`STEP_BYTES`) more."
 class HighWater:
     """The mark of one stream, as one process sees it. Errors are redis-py's."""
 
-    def __init__(self, client: redis.Redis, stream: str, settings: Settings) -> None:
+    def __init__(self, client: redis.Redis, stream: str, lane: Lane, settings: Settings) -> None:
         self._client = client
         self._stream = stream
+        self._lane: Lane = lane
         self._settings = settings
         self._room_events = 0
         self._room_bytes = 0
@@ -59,15 +60,16 @@ class HighWater:
         pipeline.info("memory")
         length, memory = pipeline.execute()
         self._looked = time.monotonic()
-        self._room_events = min(STEP_EVENTS, self._settings.high_water - length)
+        self._room_events = min(STEP_EVENTS, self._settings.high_water_of(self._lane)[1] - length)
         self._room_bytes = min(STEP_BYTES, self._settings.high_water_bytes - int(memory.get("used_memory", 0)))
-        return over_high_water(length, memory, self._settings)
+        return over_high_water(self._lane, length, memory, self._settings)
 
 
-def over_high_water(length: int, memory: Mapping[str, Any], settings: Settings) -> str | None:
+def over_high_water(lane: Lane, length: int, memory: Mapping[str, Any], settings: Settings) -> str | None:
     """Why an append waits, given a stream's length and Redis' INFO memory; None when it does not."""
-    if length >= settings.high_water:
-        return f"{length:,} entries wait, high_water is {settings.high_water:,}"
+    setting, most = settings.high_water_of(lane)
+    if length >= most:
+        return f"{length:,} entries wait, {setting} is {most:,}"
     used, limit = int(memory.get("used_memory", 0)), int(memory.get("maxmemory", 0))
     if used >= settings.high_water_bytes:
         return f"Redis holds {used:,} bytes, high_water_bytes is {settings.high_water_bytes:,}"

@@ -57,11 +57,16 @@ class Settings(BaseSettings):
 
     max_content_bytes: int = Field(1 << 20, ge=1, description="Largest content of one turn, in bytes of UTF-8.")
     max_metadata_bytes: int = Field(16 << 10, ge=2, description="Largest metadata of one turn, in bytes of JSON.")
-    high_water: int = Field(200_000, ge=1, description="Entries a stream may hold before an append waits.")
+    high_water: int = Field(200_000, ge=1, description="Entries the live stream may hold before an append waits.")
     high_water_bytes: int = Field(1 << 30, ge=1, description="Redis memory in bytes at which an append waits.")
     append_timeout: float = Field(30.0, ge=0, description="Seconds an append waits at high water or for Redis.")
     spool: bool = Field(True, description="While Redis is away, keep what is appended in the data dir; false: fail.")
     spool_bytes: int = Field(256 << 20, ge=1, description="Most bytes that the data dir's spool may hold.")
+
+    backfill_high_water: int = Field(
+        20_000, ge=1, description="Entries the backfill stream may hold before an append waits."
+    )
+    tool_result_chars: int = Field(2000, ge=1, description="Characters an import keeps of a tool's result.")
 
     batch_turns: int = Field(256, ge=1, le=4096, description="Most turns in one ingest job.")
     batch_bytes: int = Field(8 << 20, ge=1, description="Most bytes of turns in one ingest job.")
@@ -115,6 +120,11 @@ class Settings(BaseSettings):
         if value is not None and not value.startswith(("redis://", "rediss://", "unix://")):
             raise ValueError("must start with redis://, rediss:// or unix://")
         return value
+
+    def high_water_of(self, lane: Lane) -> tuple[str, int]:
+        """The setting that bounds this lane's stream, and its value."""
+        name = "backfill_high_water" if lane == "backfill" else "high_water"
+        return name, getattr(self, name)
 
     @property
     def catalog_location(self) -> str | Path:

@@ -69,7 +69,7 @@ class EventStream:
         self._stream = self._keys.stream(lane)
         self._lane = lane
         self._has_answered = False
-        self._high_water = HighWater(self._client, self._stream, settings)
+        self._high_water = HighWater(self._client, self._stream, lane, settings)
         self._spool = Spool(settings, lane)
         self._away = ""
         self._retry_at = 0.0

@@ -13,6 +13,7 @@ _SUBCOMMANDS = {
     "up": ("workers.commands.up", "Run the whole system in one process tree."),
     "demo": ("query.commands.demo", "Run the system on real turns, recall some, and stop."),
     "push": ("producers.cli", "Push turn events (JSON lines) onto the stream."),
+    "backfill": ("workers.commands.backfill", "Import old transcripts of every kind."),
     "drain": ("workers.commands.drain", "Wait until every accepted turn can be recalled."),
     "recall": ("query.commands.recall", "Ask a question; get the turns that answer it."),
     "eval": ("query.commands.eval", "Measure recall on a labelled set."),

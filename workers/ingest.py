@@ -17,7 +17,7 @@ from producers.crash_points import Point, reached
 from producers.errors import ScopeRecallError
 from producers.events import TurnEvent, utc_microseconds
 from workers.chunking import Chunk, Chunker
-from workers.embedding.batch import NotEmbedded, Pace, VectorCache, embed_unique
+from workers.embedding.batch import PART_SECONDS, NotEmbedded, Pace, VectorCache, embed_unique
 from workers.embedding.port import Embedder
 from workers.stores.catalog import Catalog
 from workers.stores.lance_schema import VectorRow
@@ -68,11 +68,13 @@ class Pipeline:
         self._cache = VectorCache()
         self._pace = Pace()
 
-    def store(self, arrivals: Sequence[Arrival], pause: Callable[[], None] = lambda: None) -> Counter[str]:
+    def store(
+        self, arrivals: Sequence[Arrival], pause: Callable[[], None] = lambda: None, pace: float = PART_SECONDS
+    ) -> Counter[str]:
         """Store a batch; returns how many events were new, revision, resume, duplicate, stale or forgotten.
 
         When it returns, recall finds the batch. When it raises, running it again with the same events is safe; so
-        `pause` may raise to stop it. It is called every second or two while nothing is written. Raises
+        `pause` may raise to stop it. It is called about every `pace` seconds while nothing is written. Raises
         `NotStored` naming the events to leave out.
         """
         latest, outcomes = fold(arrivals)
@@ -87,7 +89,7 @@ class Pipeline:
             pause()  # the longest turns take seconds each
             prepared.append(Prepared(arrival, self._chunker.chunk(arrival.event.content)))
         reached(Point.AFTER_CHUNKING)
-        embedded = self._embed(prepared, pause)
+        embedded = self._embed(prepared, pause, pace)
         # Duplicates and stale revisions go along without chunks: the catalog judges them again and keeps their order.
         writes = [self._write_of(item) for item in prepared]
         writes += [TurnWrite(arrival.event, arrival.order, (), arrival.accepted) for arrival in older]
@@ -100,12 +102,12 @@ class Pipeline:
         outcomes.update(judged)
         return outcomes
 
-    def _embed(self, prepared: Sequence[Prepared], pause: Callable[[], None]) -> np.ndarray:
+    def _embed(self, prepared: Sequence[Prepared], pause: Callable[[], None], pace: float) -> np.ndarray:
         """Shape (chunks of all, dimension)."""
         texts = [chunk.text for item in prepared for chunk in item.chunks]
         try:
             return embed_unique(
-                self._embedder, texts, cache=self._cache, parts=lambda missing: self._pace.parts(missing, pause)
+                self._embedder, texts, cache=self._cache, parts=lambda missing: self._pace.parts(missing, pause, pace)
             )
         except NotEmbedded as failed:
             errors = {

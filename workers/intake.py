@@ -5,7 +5,6 @@ A job carries entry ids only. What RQ holds is bounded, so a backlog waits in th
 
 from __future__ import annotations
 
-import hashlib
 import os
 import socket
 import time
@@ -22,7 +21,7 @@ from producers.logs import get_logger
 from producers.settings import LANES, Lane, Settings
 from producers.stream import SEND_SECONDS, EventStream
 from workers.ledger import Entry, Ledger
-from workers.queues import FAILURE_TTL, record_ttl, rq_queue
+from workers.queues import INGEST, enqueue_batch, record_ttl, rq_queue
 from workers.supervision.tree_state import mark_ready
 
 READ_PAGE = 64
@@ -33,8 +32,6 @@ QUEUE_POLL = 0.01
 """Seconds between two looks at a queue that is full."""
 FULL_BATCH_PATIENCE = 1.0
 """Seconds a short batch waits while other jobs wait anyway: a fuller batch costs no time then."""
-INGEST = "workers.jobs.ingest"
-"""The job's dotted name: wire format."""
 HOUSEKEEPING_PER_LEASE = 3
 """Leases are renewed and abandoned entries looked for this often within one lease."""
 
@@ -124,23 +121,10 @@ class Intake:
                 raise
 
     def _enqueue(self, entry_ids: Sequence[str], *, delivery: int) -> None:
-        from rq.exceptions import DuplicateJobError
-
-        job_id = batch_job_id(self._ledger.lane, entry_ids, delivery)
-        try:
-            self._queue.enqueue(
-                INGEST,
-                args=(self._ledger.lane, list(entry_ids), delivery),
-                job_id=job_id,
-                unique=True,
-                ttl=record_ttl(self._settings),
-                result_ttl=0,
-                failure_ttl=FAILURE_TTL,
-                description=f"{self._ledger.lane}: {len(entry_ids)} entries",
-            )
+        if enqueue_batch(self._queue, self._settings, self._ledger.lane, entry_ids, delivery):
             reached(Point.AFTER_ENQUEUE)
-        except DuplicateJobError:
-            log.info("batch_already_queued", lane=self._ledger.lane, job=job_id)
+        else:
+            log.info("batch_already_queued", lane=self._ledger.lane, entries=len(entry_ids), delivery=delivery)
 
     def _keep_queued_leases(self) -> None:
         """Renew the lease of what waits in RQ, and the job's record: it is not abandoned, its turn has not come."""
@@ -186,12 +170,6 @@ def run_intake(settings: Settings, name: str, stopping: Event) -> None:
         stopping.set()
         for lane in done:
             lane.result()
-
-
-def batch_job_id(lane: Lane, entry_ids: Sequence[str], delivery: int) -> str:
-    """The same entries on the same delivery are the same job, whoever enqueues it. Pure."""
-    digest = hashlib.sha256(" ".join(entry_ids).encode()).hexdigest()[:24]
-    return f"ingest-{lane}-{delivery}-{digest}"
 
 
 def cut_batches(entries: Sequence[Entry], max_entries: int, max_bytes: int) -> list[list[Entry]]:

@@ -29,10 +29,12 @@ from producers.errors import (
 from producers.events import parse_event
 from producers.logs import get_logger, where
 from producers.settings import Lane, Settings
+from workers.embedding.batch import PART_SECONDS
 from workers.ingest import Arrival, NotStored, Pipeline
 from workers.lease import Lease
 from workers.ledger import Entry, Ledger
-from workers.runtime import GiveBack, runtime
+from workers.queues import enqueue_batch, rq_queue
+from workers.runtime import GiveBack, Runtime, StepAside, runtime
 
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 30.0
@@ -41,6 +43,9 @@ LONGEST_RETRY_AFTER = 300.0
 """Seconds that a service may ask to wait; one that asks for more is asked again sooner."""
 WAITING_SHARE = 0.5
 """Of `job_timeout`, what one job may spend on waiting; the rest is for the work itself."""
+
+YIELD_SECONDS = 0.1
+"""How long a live turn waits at most for a backfill batch that is being embedded; about one call of the model."""
 
 log = get_logger(__name__)
 
@@ -54,10 +59,14 @@ def ingest(lane: Lane, entry_ids: list[str], delivery: int) -> None:
     with Lease(ledger, entry_ids, resident.settings.lease):
         entries = ledger.fetch(entry_ids)
         try:
-            BatchJob(ledger, resident.pipeline, resident.settings, resident.wait, delivery).run(entries)
+            polite = Politeness(resident, lane)
+            BatchJob(ledger, resident.pipeline, resident.settings, resident.wait, delivery, polite).run(entries)
         except redis.exceptions.RedisError as error:
             # RQ keeps and logs what a job raises, and redis-py quotes the command, which may be a turn.
             raise StreamUnavailable(f"Redis refuses: {said(error)}") from None
+        except StepAside:
+            enqueue_batch(polite.queue, resident.settings, lane, entry_ids, delivery, again=True)
+            return
         except GiveBack as why:
             ledger.release(entry_ids)
             log.info("batch_given_back", lane=lane, entries=len(entry_ids), reason=str(why))
@@ -78,6 +87,23 @@ def run_maintenance(name: str) -> None:
         log.warning("maintenance_put_off", job=name, reason=str(error))
 
 
+class Politeness:
+    """A backfill batch makes way for live turns; a live one for nobody."""
+
+    def __init__(self, resident: Runtime, lane: Lane) -> None:
+        self.queue = rq_queue(lane, resident.client, resident.settings)
+        self._live = rq_queue("live", resident.client, resident.settings)
+        # One that was taken while live jobs wait has its share of the worker, and uses it.
+        self._yields = lane == "backfill" and not self._live.count
+        self.pace = YIELD_SECONDS if self._yields else PART_SECONDS
+        """Seconds between two looks."""
+
+    def look(self) -> None:
+        """Raises `StepAside` when a live job waits."""
+        if self._yields and self._live.count:
+            raise StepAside
+
+
 class BatchJob:
     """One delivery of one batch."""
 
@@ -88,12 +114,14 @@ class BatchJob:
         settings: Settings,
         wait: Callable[[float], None],
         delivery: int,
+        polite: Politeness,
     ) -> None:
         self._ledger = ledger
         self._pipeline = pipeline
         self._settings = settings
         self._wait = wait
         self._delivery = delivery
+        self._polite = polite
 
     def run(self, entries: Sequence[Entry]) -> None:
         """Store all that can be stored; poison is found by halving, so that its batch-mates are stored."""
@@ -115,8 +143,8 @@ class BatchJob:
 
     def _store(self, entries: Sequence[Entry], arrivals: Sequence[Arrival]) -> None:
         try:
-            outcomes = self._patiently(lambda: self._pipeline.store(arrivals, lambda: self._wait(0)))
-        except (GiveBack, BaseTimeoutException, *TRANSIENT):
+            outcomes = self._patiently(lambda: self._pipeline.store(arrivals, self._pause, self._polite.pace))
+        except (GiveBack, StepAside, BaseTimeoutException, *TRANSIENT):
             raise
         except NotStored as failed:
             self._store_without(failed, entries, arrivals)
@@ -169,6 +197,10 @@ class BatchJob:
                 self._wait(seconds)
                 waited = True
                 wait = min(wait * 2, LONGEST_WAIT)
+
+    def _pause(self) -> None:
+        self._wait(0)
+        self._polite.look()
 
     def _fail(self, entry: Entry, error: Exception) -> None:
         told = isinstance(error, (PoisonError, EmbedderUnavailable))  # ours; any other may quote what the turn says

@@ -6,20 +6,25 @@ which is why this module imports it late.
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import redis
 
 from producers.connection import connect as connect_redis
 from producers.errors import SettingsError
 from producers.keys import Keys
-from producers.settings import Settings
+from producers.settings import Lane, Settings
 
 if TYPE_CHECKING:
     from rq import Queue
 
 MAINTENANCE = "maintenance"
+INGEST = "workers.jobs.ingest"
+"""The ingest job's dotted name: wire format."""
 FAILURE_TTL = 3600
 """Seconds RQ keeps a failed ingest job's record; the ledger, not RQ, decides what happens to its entries."""
 PATIENCE = 60.0
@@ -47,6 +52,39 @@ def record_ttl(settings: Settings) -> int:
     RQ keeps it until the job has ended, and a job whose worker is killed never ends.
     """
     return settings.job_timeout + FAILURE_TTL
+
+
+def enqueue_batch(
+    queue: Queue, settings: Settings, lane: Lane, entry_ids: Sequence[str], delivery: int, *, again: bool = False
+) -> bool:
+    """Queue the ingest of these entries; False when the same entries wait already on the same delivery.
+
+    `again`: for a batch that has made way, whose own job has not ended yet; it goes to the front.
+    """
+    from rq.exceptions import DuplicateJobError
+
+    job_id = batch_job_id(lane, entry_ids, delivery)
+    try:
+        queue.enqueue(
+            INGEST,
+            args=(lane, list(entry_ids), delivery),
+            job_id=f"{job_id}-{uuid4().hex[:8]}" if again else job_id,
+            unique=True,
+            at_front=again,
+            ttl=record_ttl(settings),
+            result_ttl=0,
+            failure_ttl=FAILURE_TTL,
+            description=f"{lane}: {len(entry_ids)} entries",
+        )
+    except DuplicateJobError:
+        return False
+    return True
+
+
+def batch_job_id(lane: Lane, entry_ids: Sequence[str], delivery: int) -> str:
+    """The same entries on the same delivery are the same job, whoever enqueues it. Pure."""
+    digest = hashlib.sha256(" ".join(entry_ids).encode()).hexdigest()[:24]
+    return f"ingest-{lane}-{delivery}-{digest}"
 
 
 def rq_queue(lane: str, connection: redis.Redis, settings: Settings) -> Queue:

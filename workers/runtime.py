@@ -29,6 +29,10 @@ class GiveBack(Exception):
     """The batch goes back to the stream and its delivery does not count: the waiting was cut short, nothing failed."""
 
 
+class StepAside(Exception):
+    """Live turns have come: the backfill batch is queued again, in front, and what it has computed is kept."""
+
+
 @dataclass(frozen=True)
 class Runtime:
     """The resident parts."""

@@ -74,7 +74,7 @@ def _gather_redis(settings: Settings, status: dict[str, Any]) -> None:
         memory: Any = client.info("memory")
     if waiting:
         status["degraded"].append(f"a worker waits and tries again: {waiting.decode()}")
-    reasons = {over_high_water(backlog.length, memory, settings) for backlog in lanes.values()} - {None}
+    reasons = {over_high_water(lane, backlog.length, memory, settings) for lane, backlog in lanes.items()} - {None}
     status["degraded"] += [
         f"appends wait, since {reason}: what is accepted is safe; see that workers are running, add some, or give "
         "Redis more memory"

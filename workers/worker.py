@@ -29,6 +29,9 @@ from workers.supervision.tree_state import mark_ready
 WORKER_TTL = 60
 """Seconds between two signs of life of an idle worker; a dead one of another host leaves `status` a minute later."""
 
+LIVE_IN_A_ROW = 8
+"""Live jobs after which one backfill job goes first: the share that old transcripts have while live turns never end."""
+
 log = get_logger(__name__)
 
 
@@ -44,8 +47,15 @@ class ResidentWorker(SimpleWorker):
             log_job_description=False,
             worker_ttl=WORKER_TTL,
         )
+        self._in_a_row = 0
         self._stopping = resident.stopping
         self._record_ttl = record_ttl(resident.settings)
+
+    def reorder_queues(self, reference_queue: Queue) -> None:
+        """Live jobs first; but after so many of them in a row a backfill job that waits has its turn."""
+        self._in_a_row = self._in_a_row + 1 if reference_queue.name == self.queues[0].name else 0
+        turned = self._in_a_row >= LIVE_IN_A_ROW
+        self._ordered_queues = self.queues[::-1] if turned else self.queues[:]
 
     def prepare_job_execution(self, job: Job, remove_from_intermediate_queue: bool = False) -> None:
         """RQ makes the job's record permanent here; with a worker that is killed it would stay."""

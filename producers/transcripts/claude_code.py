@@ -58,6 +58,8 @@ class ClaudeCodeReader:
 
     def recognises(self, sample: Sample) -> bool:
         complete = sample.head.split(b"\n")[:DETECTION_LINES]
+        if any(is_trace(record) for line in complete for record in parse_line(line, is_record)[0]):
+            return False  # the reader of Hermes' exports refuses it
         if any(is_record(record) for line in complete for record in parse_line(line, is_record)[0]):
             return True
         # The first record alone can be longer than the sample; its ids come before its message.
@@ -71,6 +73,11 @@ class ClaudeCodeReader:
                 yield Mark({}, 1.0)
                 return
         yield from read_lines(path, _Reading(path, options, state or {}), is_record)
+
+
+def is_trace(record: dict[str, Any]) -> bool:
+    """Whether it is of a trace that Hermes exported in this format."""
+    return record.get("version") == "hermes-agent"
 
 
 @dataclass
@@ -171,7 +178,7 @@ class _Reading:
 
     def _record(self, record: dict[str, Any], line: Line, turn: Said) -> Iterator[Item]:
         kind = record.get("type")
-        if record.get("version") == "hermes-agent":
+        if is_trace(record):
             raise Unreadable(
                 "is a trace that Hermes exported: its ids and times are the export's own; "
                 "import state.db, or `hermes sessions export` without --format trace"

@@ -83,7 +83,7 @@ class Message:
         turn = self._turn or self._thought
         prose = [replace(turn, content=self._prose.text())] if turn is not None else []
         if not prose and not self.items:
-            yield LeftOut("empty message")
+            yield LeftOut("empty")
         answers = bool(prose) and prose[0].role == "user"
         yield from [*self.items, *prose] if answers else [*prose, *self.items]
 

@@ -192,7 +192,7 @@ class _Reading:
         yield from (LeftOut(reason) for reason in reasons if source == "item")
         if not text and not images:
             if not reasons:
-                yield LeftOut("empty message")
+                yield LeftOut("empty")
             return
         self._session()
         origin = self._turns.message(role, text, source)

@@ -140,7 +140,7 @@ class _Reading:
             elif kind == "toolCall":
                 items.append(_call(block, number, turn))
         if not prose and not items:
-            yield LeftOut("empty message")
+            yield LeftOut("empty")
             return
         prompt = digest(*texts) if turn.role == "user" else ""
         if prompt and prompt == self._unanswered:

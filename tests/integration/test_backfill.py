@@ -233,13 +233,13 @@ def test_a_rate_is_kept(live_settings: Settings, catalog: Catalog, file: Path, m
 def test_the_import_waits_while_the_backfill_stream_is_full(
     live_settings: Settings, catalog: Catalog, file: Path
 ) -> None:
-    full = live_settings.model_copy(update={"high_water": 10, "append_timeout": 0.05})
+    full = live_settings.model_copy(update={"backfill_high_water": 10, "append_timeout": 0.05})
     run(full, catalog, file)
     file.write_text(lines(range(12)))
     waits: list[int] = []
 
-    def waited(turns: int, share: float) -> None:
-        waits.append(turns)
+    def waited(report: Report, share: float) -> None:
+        waits.append(report.imported)
         if len(waits) > 20:
             with connect(full) as client:
                 client.xtrim(Keys(full.key_prefix).stream("backfill"), maxlen=0)

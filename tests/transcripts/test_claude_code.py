@@ -162,8 +162,8 @@ def test_what_compacts_for_the_program_is_left_out_as_a_whole(tmp_path: Path) ->
         ("<system-reminder>never closed", None, ["injected context"]),
         ("what is <system-reminder> for?", "what is <system-reminder> for?", []),
         ("[Request interrupted by user for tool use]", None, ["interruption"]),
-        (" \n", None, ["empty message"]),
-        ([], None, ["empty message"]),
+        (" \n", None, ["empty"]),
+        ([], None, ["empty"]),
     ],
 )  # fmt: skip
 def test_what_the_program_sends_for_the_user_is_not_what_he_wrote(

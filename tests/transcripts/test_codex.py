@@ -96,7 +96,7 @@ def test_a_prompt_that_is_only_a_completed_item_is_kept(tmp_path: Path) -> None:
         (["Write a ## My request for Codex: heading"], "Write a ## My request for Codex: heading", []),
         (["<recalled-memory>old</recalled-memory>\nnew"], "new", ["injected context"]),
         (["<image name=[Image #1]>", "</image>", "see"], "see", []),
-        ([""], None, ["empty message"]),
+        ([""], None, ["empty"]),
     ],
 )  # fmt: skip
 def test_what_the_program_sends_for_the_user_is_not_what_he_wrote(

@@ -126,7 +126,7 @@ def test_a_prompt_that_is_tried_again_is_one_turn(tmp_path: Path) -> None:
     ]  # fmt: skip
     items = read(READER, written(tmp_path, records))
     assert [turn.content for turn in turns(items)] == ["go", "Done.", "go"]
-    assert left_out(items) == ["empty message", "repeated prompt", "repeated prompt", "thinking"]
+    assert left_out(items) == ["empty", "repeated prompt", "repeated prompt", "thinking"]
 
 
 @pytest.mark.parametrize(

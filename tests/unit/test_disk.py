@@ -51,5 +51,5 @@ def test_an_append_waits_for_room_in_the_stream_and_in_redis(
     tmp_path: Path, length: int, memory: dict[str, int], says: str | None
 ) -> None:
     settings = load_settings(data_dir=tmp_path, high_water=10, high_water_bytes=5000)
-    reason = over_high_water(length, memory, settings)
+    reason = over_high_water("live", length, memory, settings)
     assert reason is None if says is None else says in str(reason)

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.intake import batch_job_id, cut_batches, redelivery_size
+from workers.intake import cut_batches, redelivery_size
 from workers.ledger import Entry
 from workers.order import entry_order
+from workers.queues import batch_job_id
 
 
 def entries(*sizes: int) -> list[Entry]:

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from producers.errors import StreamFull
-from producers.events import TurnEvent
+from producers.errors import InvalidEvent, StreamFull
+from producers.events import TurnEvent, check_sizes
 from producers.settings import Settings
 from producers.stream import EventStream
-from producers.transcripts.port import Bad, LeftOut, Mark, Reader, ReadOptions, Said, State, Unreadable
+from producers.transcripts.port import Bad, Event, LeftOut, Mark, Reader, ReadOptions, Said, State, Unreadable
 from producers.transcripts.text import digest
 from workers.backfill.building import Target, event_of
 from workers.backfill.report import FileReport, Report
@@ -30,6 +30,8 @@ BATCH = 500
 RECORD_SECONDS = 2.0
 """A mark is recorded at least this often, so that a file with few turns in many bytes is not read again either."""
 EXAMPLES = 5
+BRINGS_INDEXES = "turns"
+"""The format whose turns know their place."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class FileToRead:
 
 
 class Importer:
-    """Imports files into one target. `on_progress` gets (turns sent so far, share of the file that is read)."""
+    """Imports files into one target. `on_progress` gets (the report so far, share of the file that is read)."""
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class Importer:
         stream: EventStream | None,
         rate: float | None = None,
         again: bool = False,
-        on_progress: Callable[[int, float], None] = lambda turns, share: None,
+        on_progress: Callable[[Report, float], None] = lambda report, share: None,
     ) -> None:
         """`stream` None: a dry run, which counts and changes nothing. `rate`: most turns a second.
 
@@ -69,6 +71,8 @@ class Importer:
         self.seen: set[str] = set()
         """Origins, in a dry run only: it plans nothing that could be asked."""
         self.report = Report()
+        self.share = 0.0
+        """Of the file at hand, what is read."""
         self._stream = stream
         self._rate = rate
         self._started = time.monotonic()
@@ -97,7 +101,7 @@ class Importer:
                 self._stream.append(events)
                 break
             except StreamFull:
-                self.on_progress(self.report.imported, 0.0)
+                self.on_progress(self.report, self.share)
         if self._rate is not None:
             ahead = (self.report.imported + len(events)) / self._rate - (time.monotonic() - self._started)
             time.sleep(max(0.0, ahead))
@@ -140,19 +144,21 @@ class FileImport:
             match item:
                 case Said():
                     self._take(item)
+                case Event():
+                    self._take_event(item)
                 case LeftOut(reason):
                     self._report.left_out[reason] += 1
                 case Bad():
                     self._report.add_bad(item)
                 case Mark():
-                    share = item.done
+                    share = self._importer.share = item.done
                     late = time.monotonic() - self._recorded_at >= RECORD_SECONDS
                     if late or len(self._pending) >= BATCH // 2:
                         self._flush(item.state)
                     state = item.state
             if len(self._pending) >= BATCH:
                 self._flush(None)
-            self._importer.on_progress(self._importer.report.imported, share)
+            self._importer.on_progress(self._importer.report, share)
         self._flush(state, finished=True)
 
     def _take(self, said: Said) -> None:
@@ -161,7 +167,19 @@ class FileImport:
         if isinstance(event, LeftOut):
             self._report.left_out[event.reason] += 1
             return
-        origin = digest(target.tenant, target.session_prefix, self._one.reader.name, said.origin)
+        # Without the format's name: an export and the database that it was made of are copies of one another.
+        self._wait(digest(target.tenant, target.session_prefix, said.origin), event)
+
+    def _take_event(self, item: Event) -> None:
+        """One that brings its own identity: the same content under it is the same turn."""
+        try:
+            check_sizes(item.event, self._importer.settings)
+        except InvalidEvent as error:
+            self._report.add_bad(Bad(item.place, error.without_values))
+        else:
+            self._wait(digest(item.event.key, item.event.content_hash), item.event)
+
+    def _wait(self, origin: str, event: TurnEvent) -> None:
         if origin in self._pending:
             self._report.already_there += 1
         else:
@@ -211,6 +229,11 @@ class FileImport:
 
     def _placed(self, new: dict[str, TurnEvent]) -> list[tuple[Planned, TurnEvent]]:
         """The new turns with their index in their session, without those that were said live and are stored."""
+        if self._one.reader.name == BRINGS_INDEXES:
+            return [
+                (Planned(origin, digest(event.tenant, event.session_id), event.turn_index), event)
+                for origin, event in new.items()
+            ]
         source = self._one.reader.name
         sessions = {digest(e.tenant, e.session_id): (e.tenant, e.session_id) for e in new.values()}
         live = {

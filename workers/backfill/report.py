@@ -58,6 +58,8 @@ class Report:
     files: list[FileReport] = field(default_factory=list)
     not_read: list[tuple[str, str]] = field(default_factory=list)
     """(path, reason) of what was found on the way and is no file that could be read."""
+    passed: Counter[str] = field(default_factory=Counter)
+    """Files and folders on the way that are no transcripts or were not wanted, by reason."""
     examples: list[TurnEvent] = field(default_factory=list)
     """The first turns, for a dry run."""
 
@@ -93,6 +95,7 @@ class Report:
             "seconds": round(seconds, 2),
             "dry_run": dry_run,
             "files": [report.as_json() for report in self.files],
+            "passed": dict(self.passed),
             "not_read": [{"path": path, "reason": reason} for path, reason in self.not_read],
             "examples": examples_as_json(self.examples),
         }

@@ -67,19 +67,24 @@ class VectorCache:
 
 
 class Pace:
-    """Cuts texts into parts that the embedder reads in about `PART_SECONDS`, from how long it has just taken."""
+    """Cuts texts into parts that the embedder reads in a given time, from how long it has just taken."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._bytes_per_second = 0.0
 
-    def parts(self, texts: Sequence[str], pause: Callable[[], None]) -> Iterator[Sequence[str]]:
-        """The texts in order. Calls `pause` before each part, and times the taker of one until it asks for the next."""
+    def parts(
+        self, texts: Sequence[str], pause: Callable[[], None], seconds: float = PART_SECONDS
+    ) -> Iterator[Sequence[str]]:
+        """The texts in order, in parts of about `seconds`.
+
+        Calls `pause` before each part, and times the taker of one until it asks for the next.
+        """
         at = 0
         while at < len(texts):
             size = len(texts[at].encode("utf-8", "replace"))
             end = at + 1  # one text says how fast it is when nothing is known yet
-            while end < len(texts) and size < self._bytes_per_second * PART_SECONDS:
+            while end < len(texts) and size < self._bytes_per_second * seconds:
                 size += len(texts[end].encode("utf-8", "replace"))
                 end += 1
             pause()
