@@ -15,8 +15,8 @@ SETTINGS = Settings(redis_url="redis://user:hunter2@cache.example:6379/0")
 @pytest.mark.parametrize(
     ("raised", "mapped", "said"),
     [
-        (redis.exceptions.ConnectionError("Connection refused"), StreamAway, "scope-recall up"),
-        (redis.exceptions.TimeoutError("timed out"), StreamAway, "scope-recall up"),
+        (redis.exceptions.ConnectionError("Connection refused"), StreamAway, "start it again"),
+        (redis.exceptions.TimeoutError("timed out"), StreamAway, "start it again"),
         (redis.exceptions.OutOfMemoryError("used memory > maxmemory"), StreamFull, "raise its maxmemory"),
         (redis.exceptions.ReadOnlyError("You can't write against a read only replica."), StreamAway, "refuses"),
         (redis.exceptions.AuthenticationError("invalid password"), StreamUnavailable, "invalid password"),
@@ -34,6 +34,11 @@ def test_each_error_of_redis_is_one_of_ours_and_names_the_address(
     assert said in str(caught.value)
     assert "cache.example:6379" in str(caught.value)
     assert "hunter2" not in str(caught.value)
+
+
+def test_only_the_embedded_redis_is_started_by_up() -> None:
+    with pytest.raises(StreamAway, match="start `scope-recall up` for this data dir"), mapped_errors(Settings()):
+        raise redis.exceptions.ConnectionError("Connection refused")
 
 
 def test_the_command_that_redis_py_puts_before_an_error_of_a_pipeline_is_left_out() -> None:
