@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from embedding_service import running_service
 from tiny_models import make_model
 
+from embedding_service import running_service
 from producers.settings import Settings
 from workers.chunking import Chunker
 from workers.embedding.port import Embedder, Vectors

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from embedding_service import Answer, Service, answer_for, running_service
 
+from embedding_service import Answer, Service, answer_for, running_service
 from producers.errors import EmbedderUnavailable, ModelError, PoisonError, SettingsError
 from producers.settings import Settings
 from workers.embedding import openai_http
