@@ -122,6 +122,7 @@ def test_an_append_that_redis_cuts_short_goes_on_where_it_was(make_system: Calla
     assert system.left() == (0, 0)
 
 
+@pytest.mark.storm  # the supervisor's patience, not work, makes it slow
 def test_processes_that_redis_has_no_memory_for_come_back_and_drain(tmp_path_factory: pytest.TempPathFactory) -> None:
     with CrashSystem(tmp_path_factory.mktemp("memory"), max_deliveries=3) as system:
         system.push(300)

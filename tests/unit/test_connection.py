@@ -36,6 +36,11 @@ def test_each_error_of_redis_is_one_of_ours_and_names_the_address(
     assert "hunter2" not in str(caught.value)
 
 
+def test_only_the_embedded_redis_is_started_by_up() -> None:
+    with pytest.raises(StreamAway, match="start `scope-recall up` for this data dir"), mapped_errors(Settings()):
+        raise redis.exceptions.ConnectionError("Connection refused")
+
+
 def test_the_command_that_redis_py_puts_before_an_error_of_a_pipeline_is_left_out() -> None:
     pipeline = redis.Redis().pipeline()
     refused = redis.exceptions.ResponseError("MISCONF Errors writing to the AOF file")
