@@ -294,8 +294,7 @@ def test_rows_beside_a_damaged_page_are_read(whole: Path, tmp_path: Path, row: i
     data = whole.read_bytes()
     page = data.index(f"turn {row} word".encode()) // 4096 * 4096
     path.write_bytes(data[:page] + b"\xff" * 4096 + data[page + 4096 :])
-    items = check_survives(Hermes(), path)
-    assert items is not None
+    items = check_survives(Hermes(), path) or []
     assert {reason for _, reason in bad(items)} == {"the database is damaged there"}
     assert len(said_in(items)) + len(bad(items)) >= 40
     assert len(said_in(items)) >= 25
