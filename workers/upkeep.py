@@ -10,7 +10,7 @@ from producers.errors import StoreUnavailable
 from producers.logs import get_logger
 from producers.settings import Settings
 from workers.maintenance.index import index_work
-from workers.queues import MAINTENANCE, rq_queue
+from workers.queues import MAINTENANCE, record_ttl, rq_queue
 from workers.stores.space import Space
 from workers.stores.vectors import VectorStore
 
@@ -27,6 +27,7 @@ class Upkeep:
     """Counts a worker's batches and enqueues the index job when the table asks for it; one at a time is queued."""
 
     def __init__(self, client: redis.Redis, settings: Settings, vectors: VectorStore, space: Space) -> None:
+        self._record_ttl = record_ttl(settings)
         self._queue = rq_queue(MAINTENANCE, client, settings)
         self._vectors = vectors
         self._space = space
@@ -48,6 +49,7 @@ class Upkeep:
                 args=("index",),
                 job_id=JOB_ID,
                 unique=True,
+                ttl=self._record_ttl,
                 result_ttl=0,
                 failure_ttl=FAILURE_TTL,
             )
