@@ -199,13 +199,13 @@ def test_replaying_all_ends_though_each_letter_dies_again_at_once(system: Steppe
 
 
 def test_going_over_very_many_letters_holds_a_page_of_them_in_memory(system: Stepped, letters: DeadLetters) -> None:
-    for _ in range(30):
+    for _ in range(12):
         bury(system, 100, lambda n: f"reason {n}", size=20_000)
     tracemalloc.start()
-    assert letters.by_reason()[0].count == 3000
-    assert letters.replay(Choice(reason="reason 7")) == 30 * 11
-    assert letters.drop() == 3000 - 330
+    assert letters.by_reason()[0].count == 1200
+    assert letters.replay(Choice(reason="reason 7")) == 12 * 11
+    assert letters.drop() == 1200 - 132
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 15 << 20, f"{peak:,} bytes; all of them are 60 MB"
-    assert (letters.count(), system.left()) == (0, (330, 0))
+    assert peak < 10 << 20, f"{peak:,} bytes; all of them are 24 MB"
+    assert (letters.count(), system.left()) == (0, (132, 0))

@@ -51,6 +51,15 @@ def test_a_setting_that_loses_turns_is_found_and_the_advice_cures_it(
         assert check.advice.startswith("raise maxmemory")
         client.config_set("maxmemory", "1gb")
     assert found(live_settings, name).ok is True
+    deadline = time.monotonic() + 20
+    while _writes_first_file(client):  # until then Redis does not let itself be stopped
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _writes_first_file(client: redis.Redis) -> bool:
+    state = client.info("persistence")
+    return bool(state["aof_rewrite_in_progress"] or state["aof_rewrite_scheduled"])
 
 
 @pytest.mark.parametrize(("ahead", "ok"), [(0.0, True), (-90.0, None), (90.0, None)])
