@@ -30,7 +30,7 @@ AWAY = 0.3
 @pytest.mark.parametrize(
     "rounds",
     [
-        pytest.param(3, marks=pytest.mark.timeout(180)),
+        pytest.param(1, marks=pytest.mark.timeout(180)),
         pytest.param(20, marks=[pytest.mark.storm, pytest.mark.timeout(900)]),
     ],
 )
