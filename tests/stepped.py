@@ -22,7 +22,6 @@ from workers.runtime import Runtime, build_ingest, install
 from workers.stores.catalog import Catalog
 from workers.stores.vectors import VectorStore
 
-
 SETTLE_SECONDS = 100.0
 
 
