@@ -22,6 +22,8 @@ from workers.runtime import Runtime, build_ingest, install
 from workers.stores.catalog import Catalog
 from workers.stores.vectors import VectorStore
 
+SETTLE_SECONDS = 100.0
+
 
 def turn(content: str, index: int = 0, **fields: Any) -> TurnEvent:
     return TurnEvent(**{"session_id": "s", "role": "user", **fields}, turn_index=index, content=content)
@@ -68,7 +70,10 @@ class Stepped:
         return done
 
     def settle(self) -> None:
+        """Go on until nothing is left to be done; RQ's alarm takes the place of pytest's time-out meanwhile."""
+        deadline = time.monotonic() + SETTLE_SECONDS
         while True:
+            assert time.monotonic() < deadline, f"not settled within {SETTLE_SECONDS:.0f} s"
             self.step()
             if not self.work():
                 return

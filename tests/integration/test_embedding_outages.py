@@ -32,7 +32,7 @@ def service() -> Iterator[Service]:
 @pytest.fixture
 def make(shared_settings: Settings, service: Service, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Stepped]:
     """Builds a system over the service, whose worker tries again after milliseconds."""
-    fixed = {"embedder": "openai:m", "embedder_url": service.url, "batch_wait": 0.5}
+    fixed = {"embedder": "openai:m", "embedder_url": service.url, "batch_wait": 0.5, "job_timeout": 40}
 
     def build(**changes: Any) -> Stepped:
         system = Stepped(shared_settings.model_copy(update=fixed | changes))
