@@ -94,9 +94,10 @@ def _gather_redis(settings: Settings, status: dict[str, Any]) -> None:
 def _without_redis(settings: Settings, status: dict[str, Any], error: StreamAway) -> str:
     """Who has started `up` is not told to start it."""
     if status["processes"] is None or settings.redis_url is not None:
-        return str(error)
+        return f"{error}. What is stored can be recalled meanwhile"
     return (
-        "the embedded Redis does not answer: what it has accepted is safe on its disk, appends are spooled, and "
+        "the embedded Redis does not answer: what it has accepted is safe on its disk, appends are spooled, what is "
+        "stored can be recalled, and "
         f"`scope-recall up` starts it again by itself; if it does not come back, see {redis_log(settings)} and whether "
         "the disk is full"
     )

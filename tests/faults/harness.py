@@ -130,8 +130,8 @@ class CrashSystem:
         self.wait_until(lambda: time.monotonic() >= until, "waiting")
 
     def drain(self, seconds: float = WAIT_SECONDS) -> None:
-        """Wait until every append is accepted, the streams are empty and no job is queued."""
-        self.wait_until(self._is_drained, "drained", seconds)
+        """Wait until `is_drained`."""
+        self.wait_until(self.is_drained, "drained", seconds)
 
     @property
     def deaths(self) -> int:
@@ -158,7 +158,8 @@ class CrashSystem:
         keys = (name.decode() for name in self._client.scan_iter() if self._client.ttl(name) == NO_TTL)
         return {key.removeprefix(prefix) for key in keys}
 
-    def _is_drained(self) -> bool:
+    def is_drained(self) -> bool:
+        """Every append is accepted, the streams are empty and no job is queued."""
         if any(producer.unreported() for producer in self._producers):
             return False
         try:
