@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
+from bytes_left import holding
 
 from producers.connection import connect
-from producers.errors import NotReady, PoisonError
+from producers.errors import NotReady, PoisonError, StoreUnavailable
 from producers.events import TurnEvent
 from producers.keys import Keys
 from producers.settings import Settings
@@ -20,11 +20,13 @@ from producers.stream import EventStream
 from query.recall import Question, Recaller
 from stepped import Stepped, failing, turn
 from workers.dead_letters import DeadLetters
+from workers.maintenance import erasure_proof as proof
 from workers.maintenance import forget as forgetting
 from workers.maintenance.erasure_proof import kept_numbers
 from workers.maintenance.forget import Report, forget, resume
 from workers.maintenance.run import run_job
 from workers.status import gather_status
+from workers.stores.catalog import Catalog
 from workers.stores.scope import Scope
 from workers.stores.selection import Selection
 from workers.supervision.redis_server import embedded_redis
@@ -37,26 +39,6 @@ S3 = Selection("acme", "s3")
 def said(session: int, index: int, tenant: str = "acme", **fields: Any) -> TurnEvent:
     content = f"the kestrel{session}x{index}quartz flew, 证书{session}过期了"
     return turn(content, index, tenant=tenant, session_id=f"s{session}", **fields)
-
-
-def holding(settings: Settings, text: str) -> list[str]:
-    """Files of the data dir and Redis keys that hold the text; None of the latter when Redis is away."""
-    files = [path for path in settings.data_dir.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
-    found = [str(path.relative_to(settings.data_dir)) for path in files]
-    with connect(settings) as client:
-        try:
-            keys: Any = client.keys("*")
-        except redis.ConnectionError:
-            return found
-        found += [key.decode() for key in keys if text in str(_value(client, key))]
-    return found
-
-
-def _value(client: Any, key: bytes) -> Any:
-    reads = {b"stream": client.xrange, b"hash": client.hgetall, b"set": client.smembers, b"string": client.get}
-    reads[b"list"] = lambda key: client.lrange(key, 0, -1)
-    reads[b"zset"] = lambda key: client.zrange(key, 0, -1)
-    return reads[client.type(key)](key)
 
 
 def found_by_recall(settings: Settings, text: str, tenant: str = "acme") -> set[str]:
@@ -271,3 +253,38 @@ def test_redis_keeps_no_key_of_a_forget(system: Stepped) -> None:
     after: Any = system.client.keys("*")
     assert set(after) <= set(keys)
     assert Keys(system.settings.key_prefix).stream("live").encode() in after
+
+
+def test_when_nothing_can_be_kept_for_the_proof_nothing_is_forgotten_and_the_message_says_so(system: Stepped) -> None:
+    blocked = system.settings.data_dir / "forgetting"
+    blocked.write_text("in the way")  # as a full disk would be
+    with pytest.raises(StoreUnavailable, match=r"nothing is forgotten yet: .*forgetting: .*then forget again"):
+        forget(system.settings, S3)
+    assert "s3" in found_by_recall(system.settings, "kestrel3x1quartz")
+    assert resume(system.settings) == []
+    blocked.unlink()
+    assert forget(system.settings, S3).verified
+
+
+def test_two_forgets_at_once_both_say_what_they_forgot(system: Stepped, monkeypatch: pytest.MonkeyPatch) -> None:
+    others: list[Report] = []
+
+    def forget_another(step: str) -> None:
+        if step == "hiding":
+            with monkeypatch.context() as patched:
+                patched.setattr(forgetting.Erasure, "finish", lambda self, *, verify: [])
+                others.append(forget(system.settings, Selection("acme", "s4")))
+
+    first = forget(system.settings, S3, on_step=forget_another)
+    assert (first.turns, first.verified) == (4, True)
+    assert (others[0].turns, others[0].verified) == (4, False), "it had not come so far"
+    assert "another process is at it" in others[0].problems[0]
+    catalog = Catalog.open(system.settings.catalog_location)
+    assert catalog.tombstones.done(others[0].number) == (others[0].number, 4, 4, True)
+    catalog.close()
+
+
+def test_what_a_kill_before_the_first_step_left_is_tidied_away(system: Stepped) -> None:
+    proof.keep(system.settings, 7, ["the content of a turn that nobody has forgotten"])
+    assert resume(system.settings) == []
+    assert kept_numbers(system.settings) == set()

@@ -92,6 +92,8 @@ def test_also_an_event_that_breaks_other_rules_is_known_by_whose_it_is(payload: 
         ({"tenant": "t", "session": "x" * 257}, "session"),
         ({"tenant": "t", "agent": ""}, "agent"),
         ({"tenant": "t", "before": datetime(2026, 1, 1)}, "time zone"),  # noqa: DTZ001
+        ({"tenant": "t", "before": datetime.fromisoformat("9999-12-31T23:59:59-01:00")}, "years 1 to 9999"),
+        ({"tenant": "t", "before": datetime.fromisoformat("0001-01-01T00:00:00+14:00")}, "years 1 to 9999"),
     ],
 )
 def test_a_selection_that_selects_nothing_sensible_is_refused_by_name(selection: dict[str, object], named: str) -> None:

@@ -16,6 +16,9 @@ from producers.errors import UsageError
 from producers.terminal import DONE, HELP_OPTIONS, Terminal, command, examples, plain
 from workers.dead_letters import Choice, DeadLetter, DeadLetters, ReasonGroup
 
+MIN_REASON_WIDTH = 28
+"""What a person needs most is readable on a narrow terminal too."""
+
 
 @click.group(short_help="List, replay or drop dead letters.", context_settings=HELP_OPTIONS)
 def dead() -> None:
@@ -110,7 +113,8 @@ def _reasons(groups: list[ReasonGroup]) -> Table:
 
 
 def _letters(shown: list[DeadLetter]) -> Table:
-    table = Table(Column("id", no_wrap=True), "tenant", "session", "turn", "reason", "tried", "died", "first", "last")
+    reason = Column("reason", min_width=MIN_REASON_WIDTH, overflow="fold")
+    table = Table(Column("id", no_wrap=True), "tenant", "session", "turn", reason, "tried", "died", "first", "last")
     for letter in shown:
         table.add_row(
             letter.id,

@@ -95,8 +95,11 @@ def _show_count(terminal: Terminal, turns: int, sessions: int, selection: Select
 def _resume(terminal: Terminal) -> int:
     with terminal.err.status("forgetting") as shown:
         reports = resume(terminal.settings, on_step=lambda step: shown.update(f"forgetting: {step}"))
-    if not reports and not terminal.json:
-        terminal.say("no forget was interrupted")
+    if not reports:
+        if terminal.json:
+            terminal.emit({"forgets": 0})
+        else:
+            terminal.say("no forget was interrupted")
     return _show(terminal, reports, verify=True)
 
 
@@ -113,6 +116,8 @@ def _show(terminal: Terminal, reports: list[Report], *, verify: bool) -> int:
             terminal.say(f"searched for {looked}: " + ("found" if report.search.found else "none is left"))
             for place in report.search.found:
                 terminal.note(f"error: what was forgotten is still in {place}; `scope-recall forget --resume`")
+        elif report.verified:
+            terminal.say("erased and searched by another forget that ran at the same time")
         for problem in report.problems:
             terminal.note(f"error: not proven: {problem}")
     return DONE if all(report.verified or not verify for report in reports) else IN_PART

@@ -17,6 +17,7 @@ from typing import Any
 
 import redis
 
+from producers.errors import StoreUnavailable
 from producers.keys import Keys
 from producers.settings import Settings
 from workers.ledger import RANGE_PAGE
@@ -77,15 +78,22 @@ def pieces_of(contents: Iterable[str]) -> list[Piece]:
 
 
 def keep(settings: Settings, number: int, contents: Iterable[str]) -> None:
-    """Add contents to the private file of the forget with this number; it is on the disk on return."""
-    kept = {piece.text: piece for piece in (*load(settings, number), *pieces_of(contents))}
+    """Add contents to the private file of the forget with this number; it is on the disk on return.
+
+    Raises `StoreUnavailable` where it cannot be written.
+    """
     folder = settings.data_dir / FOLDER
-    folder.mkdir(mode=0o700, exist_ok=True)
-    text = json.dumps([[piece.text, piece.as_terms] for piece in kept.values()])
-    with open(os.open(_path(settings, number), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:  # noqa: PTH123
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        kept = {piece.text: piece for piece in (*load(settings, number), *pieces_of(contents))}
+        text = json.dumps([[piece.text, piece.as_terms] for piece in kept.values()])
+        folder.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(_path(settings, number), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "w") as file:  # noqa: PTH123
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise StoreUnavailable(f"{folder}: {error.strerror}; free space there, or make it writable") from None
 
 
 def load(settings: Settings, number: int) -> list[Piece]:

@@ -9,7 +9,6 @@ whoever comes next, so a kill at any moment only delays the end. Everything that
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,14 +16,13 @@ from typing import Any
 import redis
 
 from producers.connection import connect, mapped_errors
-from producers.errors import NotReady, StreamUnavailable
-from producers.keys import Keys
-from producers.settings import LANES, Settings
+from producers.errors import NotReady, StoreUnavailable, StreamUnavailable
+from producers.settings import Settings
 from producers.spool import erase_spooled, spooled_events
 from producers.spool_file import Record
 from workers.maintenance import erasure_proof as proof
 from workers.maintenance import redis_erasure
-from workers.order import MAX_SEQUENCE, entry_order, order_at
+from workers.order import order_at
 from workers.stores.catalog import Catalog
 from workers.stores.selection import Facts, Selection
 from workers.stores.tombstones import Forget
@@ -77,30 +75,38 @@ def forget(
     try:
         with redis_erasure.reachable(settings), connect(settings, patience=redis_erasure.patience(settings)) as client:
             on_step("hiding")
-            number = catalog.tombstones.bury(
-                selection,
-                lambda: _cutoff(client, settings),
-                lambda number, contents: proof.keep(settings, number, contents),
-            )
-            _wait_past_the_cutoff(client)
+            try:
+                number = catalog.tombstones.bury(
+                    selection,
+                    lambda: redis_erasure.cutoff(client, settings),
+                    lambda number, contents: proof.keep(settings, number, contents),
+                )
+            except StoreUnavailable as error:
+                raise StoreUnavailable(f"nothing is forgotten yet: {error}; then forget again") from None
+            redis_erasure.wait_past_the_cutoff(client)
             reports = Erasure(settings, catalog, client, on_step).finish(verify=verify)
+            # Another process may have finished it between the two steps.
+            return next((one for one in reports if one.number == number), _done(*catalog.tombstones.done(number)))
     finally:
         catalog.close()
-    # Another process may have finished it between the two steps.
-    done = Report(number, 0, 0, 0, True, None, ("another process has finished it",))
-    return next((report for report in reports if report.number == number), done)
 
 
 def resume(settings: Settings, *, on_step: Callable[[str], None] = lambda _: None) -> list[Report]:
     """Finish every forget that was interrupted; errors as `forget`."""
     catalog = Catalog.open(settings.catalog_location)
     try:
-        if not catalog.tombstones.unfinished():
+        if not catalog.tombstones.unfinished() and not proof.kept_numbers(settings):
             return []
         with redis_erasure.reachable(settings), connect(settings, patience=redis_erasure.patience(settings)) as client:
             return Erasure(settings, catalog, client, on_step).finish(verify=True)
     finally:
         catalog.close()
+
+
+def _done(number: int, turns: int, chunks: int, erased: bool) -> Report:
+    """A forget that another process has finished, together with its own."""
+    problems = () if erased else ("another process is at it",)
+    return Report(number, turns, chunks, 0, erased, None, problems)
 
 
 class Erasure:
@@ -122,7 +128,9 @@ class Erasure:
             forgets = self._catalog.tombstones.unfinished()
             numbers = [one.tombstone.id for one in forgets]
             # A kill between the file and the tombstone's commit leaves a file that no tombstone explains.
-            proof.discard(self._settings, proof.kept_numbers(self._settings) - set(numbers))
+            self._catalog.tombstones.tidy(
+                lambda known: proof.discard(self._settings, proof.kept_numbers(self._settings) - known)
+            )
             if not forgets:
                 return []
             pieces = {number: bool(proof.load(self._settings, number)) for number in numbers}
@@ -254,29 +262,3 @@ def _content(payload: bytes) -> str | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return content if isinstance(content, str) else None
-
-
-def _cutoff(client: redis.Redis, settings: Settings) -> str:
-    """The order behind everything that Redis has accepted; by this machine's clock when Redis is away."""
-    server: Any = client
-    keys = Keys(settings.key_prefix)
-    try:
-        seconds, microseconds = server.time()
-        orders = [order_at(seconds * 1000 + microseconds // 1000, MAX_SEQUENCE)]
-        for stream in (*map(keys.stream, LANES), keys.dead):
-            if server.exists(stream):  # its last id is ahead of a clock that was set back
-                orders.append(entry_order(server.xinfo_stream(stream)["last-generated-id"].decode()))
-        return max(orders)
-    except redis.RedisError:
-        return order_at(time.time_ns() // 1_000_000, MAX_SEQUENCE)
-
-
-def _wait_past_the_cutoff(client: redis.Redis) -> None:
-    """What is pushed once the caller knows that the turns are forgotten must be accepted after it."""
-    server: Any = client
-    try:
-        first = server.time()
-        while server.time()[0] * 1000 + server.time()[1] // 1000 <= first[0] * 1000 + first[1] // 1000:
-            time.sleep(0.001)
-    except redis.RedisError:
-        return

@@ -14,6 +14,7 @@ from producers.errors import StreamUnavailable
 from producers.keys import GROUP, Keys
 from producers.settings import LANES, Settings
 from workers.ledger import RANGE_PAGE, Entry, entry
+from workers.order import MAX_SEQUENCE, entry_order, order_at
 from workers.supervision.redis_server import answers, embedded_redis, redis_dir
 from workers.supervision.tree_state import read_state
 
@@ -40,6 +41,32 @@ def patience(settings: Settings) -> float:
 def never_ran(settings: Settings) -> bool:
     """Whether this data dir has never had the Redis that it is to use."""
     return settings.redis_url is None and not redis_dir(settings).is_dir()
+
+
+def cutoff(client: redis.Redis, settings: Settings) -> str:
+    """The order behind everything that Redis has accepted; by this machine's clock when Redis is away."""
+    server: Any = client
+    keys = Keys(settings.key_prefix)
+    try:
+        seconds, microseconds = server.time()
+        orders = [order_at(seconds * 1000 + microseconds // 1000, MAX_SEQUENCE)]
+        for stream in (*map(keys.stream, LANES), keys.dead):
+            if server.exists(stream):  # its last id is ahead of a clock that was set back
+                orders.append(entry_order(server.xinfo_stream(stream)["last-generated-id"].decode()))
+        return max(orders)
+    except redis.RedisError:
+        return order_at(time.time_ns() // 1_000_000, MAX_SEQUENCE)
+
+
+def wait_past_the_cutoff(client: redis.Redis) -> None:
+    """What is pushed once the caller knows that the turns are forgotten must be accepted after it."""
+    server: Any = client
+    try:
+        first = server.time()
+        while server.time()[0] * 1000 + server.time()[1] // 1000 <= first[0] * 1000 + first[1] // 1000:
+            time.sleep(0.001)
+    except redis.RedisError:
+        return
 
 
 def erase_entries(client: redis.Redis, settings: Settings, covers: Callable[[Entry], bool]) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from producers.errors import UsageError
 from producers.events import MAX_ID_CHARS, TurnEvent, utc_microseconds
@@ -33,6 +33,10 @@ class Selection:
                 raise UsageError(f"{name}: {len(value)} characters; an id has 1 to {MAX_ID_CHARS}")
         if self.before is not None and self.before.tzinfo is None:
             raise UsageError(f"before: {self.before.isoformat()} has no time zone; add an offset, such as Z or +08:00")
+        try:
+            _ = self.before and self.before.astimezone(UTC)
+        except OverflowError:
+            raise UsageError(f"before: {self.before} lies outside the years 1 to 9999 in UTC") from None
 
     @property
     def before_us(self) -> int | None:

@@ -77,6 +77,19 @@ class Tombstones:
         with self._reading() as connection:
             return [_forget(row) for row in connection.execute(query).mappings()]
 
+    def done(self, number: int) -> tuple[int, int, int, bool]:
+        """(number, turns, chunks, whether everything is erased) of a forget."""
+        columns = (tombstones.c.id, tombstones.c.turns, tombstones.c.chunks, tombstones.c.erased_at_us)
+        with self._reading() as connection:
+            row = connection.execute(sa.select(*columns).where(tombstones.c.id == number)).one()
+        return row.id, row.turns, row.chunks, row.erased_at_us is not None
+
+    def tidy(self, discard: Callable[[set[int]], None]) -> None:
+        """Call `discard` with the ids of the unfinished forgets, while no other can begin."""
+        with write_transaction(self._engine) as connection:
+            query = sa.select(tombstones.c.id).where(tombstones.c.erased_at_us.is_(None))
+            discard(set(connection.execute(query).scalars()))
+
     def finish(self, number: int) -> None:
         """Everything is erased: the names go as well, the digests stay."""
         values = {"erased_at_us": time.time_ns() // 1000, "tenant": None, "session_id": None, "agent_id": None}
