@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-from producers.transcripts.json_lines import opened
+from producers.transcripts.json_lines import MAX_LINE_BYTES, opened
 from producers.transcripts.port import SAMPLE_BYTES, Reader, Sample, Unreadable
 
 READERS = {
@@ -24,6 +24,7 @@ READERS = {
     "turns": "producers.transcripts.turns:Turns",
 }
 """Name of a format → module:class; imported only when it is asked for."""
+_STEP_BYTES = 1 << 20
 _PACKED = {b"PK\x03\x04": "a ZIP archive", b"\x1f\x8b": "gzipped"}
 
 
@@ -42,6 +43,17 @@ def read_sample(path: Path) -> Sample:
         return Sample(path, file.read(SAMPLE_BYTES))
 
 
+def _behind_the_first_line(path: Path, sample: Sample) -> Sample | None:
+    """What follows a first line that is longer than a sample; None where there is no such line."""
+    if b"\n" in sample.head or len(sample.head) < SAMPLE_BYTES:
+        return None
+    with opened(path) as file:
+        for _ in range(MAX_LINE_BYTES // _STEP_BYTES + 1):
+            if file.readline(_STEP_BYTES).endswith(b"\n"):
+                return Sample(path, file.read(SAMPLE_BYTES))
+    return None
+
+
 def detect(path: Path, formats: Iterable[str] = READERS) -> Reader:
     """The reader that recognises the file. Raises `Unreadable` when none does, or several do, and `OSError`."""
     names = list(formats)
@@ -52,6 +64,8 @@ def detect(path: Path, formats: Iterable[str] = READERS) -> Reader:
         if sample.head.startswith(magic):
             raise Unreadable(f"is {what}; unpack it and import what is inside")
     claims = [one for one in map(reader, names) if one.recognises(sample)]
+    if not claims and (behind := _behind_the_first_line(path, sample)):
+        claims = [one for one in map(reader, names) if one.recognises(behind)]
     if len(claims) == 1:
         return claims[0]
     if claims:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -258,3 +259,13 @@ def test_a_redis_that_is_away_spools_and_without_a_spool_stops_with_what_was_sen
         report = run(settings, opened, file)
     assert report.imported == 10
     assert json.loads(json.dumps(report.as_json(seconds=1.0, dry_run=False)))["imported"] == 10
+
+
+def test_what_a_narrowed_run_left_out_a_later_run_imports(
+    live_settings: Settings, catalog: Catalog, file: Path
+) -> None:
+    narrowed = Target("t", since=datetime(2026, 1, 1, tzinfo=UTC))
+    assert run(live_settings, catalog, file, target=narrowed).left_out() == {"no time to compare": 10}
+    assert run(live_settings, catalog, file).imported == 10
+    assert run(live_settings, catalog, file, target=narrowed).already_there == 0
+    assert identities(live_settings) == TEN

@@ -115,3 +115,11 @@ def test_recognising_never_raises(tmp_path_factory: pytest.TempPathFactory, name
     sample = Sample(Path("file"), data.draw(damaged(head) | st.binary()))
     for other in FORMATS:
         assert reader(other).recognises(sample) in (True, False)
+
+
+@pytest.mark.parametrize("name", ["claude-code", "codex", "pi", "turns"])
+def test_a_first_line_longer_than_the_sample_hides_nothing(tmp_path: Path, name: str) -> None:
+    whole = BUILDERS[name](tmp_path)
+    long = tmp_path / f"long-{whole.name}"
+    long.write_bytes(b'{"type":"' + b"x" * 2 * SAMPLE_BYTES + b'"}\n' + whole.read_bytes())
+    assert detect(long).name == name

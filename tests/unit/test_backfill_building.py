@@ -85,3 +85,11 @@ def test_ids_that_differ_only_behind_the_limit_stay_different(one: str, other: s
     long_one, long_other = "x" * MAX_ID_CHARS + one, "x" * MAX_ID_CHARS + other
     assert len(identifier(long_one)) == MAX_ID_CHARS
     assert (identifier(long_one) == identifier(long_other)) == (one == other)
+
+
+def test_a_parent_session_is_named_as_it_is_stored() -> None:
+    said = Said("child", "user", "x", "o", "line 1", metadata={"parent_session": "parent"})
+    for prefix in ("", "old-"):
+        built = event_of(said, "codex", Target("t", session_prefix=prefix), SETTINGS)
+        assert isinstance(built, TurnEvent)
+        assert (built.session_id, built.metadata["parent_session"]) == (f"{prefix}child", f"{prefix}parent")

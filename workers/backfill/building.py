@@ -51,7 +51,7 @@ def event_of(said: Said, source: str, target: Target, settings: Settings) -> Tur
         created_at=said.created_at,
         source=source,
         tags=() if said.kind == "prose" else (said.kind,),
-        metadata=_metadata(said.metadata, settings.max_metadata_bytes),
+        metadata=_metadata(_prefixed(said.metadata, target.session_prefix), settings.max_metadata_bytes),
     )
 
 
@@ -62,6 +62,12 @@ def identifier(text: str) -> str:
         return clean or REPLACEMENT
     mark = digest(text)
     return f"{clean[: MAX_ID_CHARS - len(mark) - 1]}-{mark}"
+
+
+def _prefixed(facts: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """The facts with the parent session named as it is stored."""
+    parent = facts.get("parent_session")
+    return facts | {"parent_session": identifier(prefix + str(parent))} if parent and prefix else facts
 
 
 def _content(text: str, limit: int) -> str:

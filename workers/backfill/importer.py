@@ -107,7 +107,10 @@ class Importer:
             time.sleep(max(0.0, ahead))
 
     def _import_file(self, one: FileToRead, report: FileReport) -> None:
-        key = digest("file", self.target.tenant, self.target.session_prefix, os.path.realpath(one.path))
+        # With what narrows: what one run left out, another that wants it has to read. Turns are known by their origins.
+        target = self.target
+        narrowed = (target.tenant, target.session_prefix, target.since, target.until, str(self.options))
+        key = digest("file", *narrowed, os.path.realpath(one.path))
         stamp = stamp_of(one.path)
         known = self.imports.progress(key)
         batch, state = 0, None
