@@ -100,7 +100,6 @@ def test_turns_wait_for_a_vector_store_that_cannot_be_written(tmp_path: Path) ->
         (("worker",), ("catalog.db", "accepted turns are safe", "writable")),
         (("push", "-"), ("no Redis", "spool", "Permission denied", "accepted before is safe", "can be written")),
         (("recall", "which build?", "--tenant", "t"), ("catalog.db", "accepted turns are safe", "writable")),
-        (("maintain", "run", "index"), ("catalog.db", "accepted turns are safe", "writable")),
     ],
     ids=lambda value: value[0],
 )

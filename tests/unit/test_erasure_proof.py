@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producers.settings import Settings, load_settings
+from workers.maintenance import byte_search
 from workers.maintenance import erasure_proof as proof
 from workers.maintenance.erasure_proof import PIECE_CHARS, SHORTEST_PIECE, Piece, distinctive, look_for, pieces_of
 from workers.stores.terms import search_text
@@ -49,7 +50,7 @@ def test_a_piece_is_found_in_whatever_form_a_file_holds_it(settings: Settings) -
         "raw": CHINESE.encode(),
         "ascii json": CHINESE.encode("ascii", "backslashreplace"),
         "terms": search_text(CHINESE).encode(),
-        "far behind": b"\0" * (proof.READ_BYTES - 10) + CHINESE.encode(),
+        "far behind": b"\0" * (byte_search.READ_BYTES - 10) + CHINESE.encode(),
         "nothing": "证书没有过期".encode(),
     }
     for name, data in forms.items():

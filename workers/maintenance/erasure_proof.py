@@ -21,6 +21,7 @@ from producers.errors import StoreUnavailable
 from producers.keys import Keys
 from producers.settings import Settings
 from workers.ledger import RANGE_PAGE
+from workers.maintenance import byte_search
 from workers.stores.terms import search_text
 
 FOLDER = "forgetting"
@@ -28,7 +29,6 @@ MAX_TEXTS = 24
 """Contents that pieces are taken of: each is one more pass over all bytes, at some GB a second."""
 PIECE_CHARS = 32
 SHORTEST_PIECE = 6
-READ_BYTES = 16 << 20
 SCAN_PAGE = 1000
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]+')
 """What JSON leaves as it is, so that a piece looks the same on the stream and in the catalog."""
@@ -134,21 +134,13 @@ def distinctive(pieces: Sequence[Piece], remaining: Iterable[str]) -> list[Piece
 def look_for(pieces: Sequence[Piece], settings: Settings, client: redis.Redis | None) -> Search:
     """Search every file of the data dir, those of stores elsewhere on this machine, and every Redis key of ours."""
     needles = sorted({encoding for piece in pieces for encoding in piece.encodings()})
-    longest = max(map(len, needles), default=1)
-    files = size = keys = 0
-    found = []
-    for path in _files(settings):
-        files += 1
-        hit = False
-        for block in _blocks(path, longest):
-            size += len(block)
-            hit = hit or any(needle in block for needle in needles)
-        found += [str(path)] if hit else []
+    in_files = byte_search.search(needles, _roots(settings), settings.data_dir / FOLDER)
+    found, keys = list(in_files.paths), 0
     for key, values in _values(client, settings) if client is not None else ():
         keys += 1
         if any(needle in value for value in values for needle in needles):
             found.append(f"Redis key {key}")
-    return Search(len(pieces), files, size, keys, tuple(found))
+    return Search(len(pieces), in_files.files, in_files.bytes, keys, tuple(found))
 
 
 def _around_the_longest_word(text: str) -> str:
@@ -164,32 +156,13 @@ def _path(settings: Settings, number: int) -> Path:
     return settings.data_dir / FOLDER / f"{number}.json"
 
 
-def _files(settings: Settings) -> Iterator[Path]:
+def _roots(settings: Settings) -> set[Path]:
+    """The data dir, and where else on this machine a store may be."""
     catalog = settings.catalog_location
     roots = {settings.data_dir, Path(settings.vectors_location)}  # an object store's URI is no folder
     if isinstance(catalog, str) and catalog.startswith("sqlite:///"):
         roots.add(Path(catalog.removeprefix("sqlite:///")).parent)
-    seen: set[Path] = set()
-    for root in roots:
-        for folder, _, names in os.walk(root):
-            if Path(folder) == settings.data_dir / FOLDER:
-                continue
-            for path in (Path(folder, name).resolve() for name in names):
-                if path not in seen and path.is_file():
-                    seen.add(path)
-                    yield path
-
-
-def _blocks(path: Path, overlap: int) -> Iterator[bytes]:
-    """The file's bytes; each block begins with the end of the one before."""
-    try:
-        with path.open("rb") as file:
-            before = b""
-            while block := file.read(READ_BYTES):
-                yield before + block
-                before = block[-overlap:]
-    except FileNotFoundError:  # stores replace their files all the time
-        return
+    return roots
 
 
 def _values(client: redis.Redis, settings: Settings) -> Iterator[tuple[str, Iterator[bytes]]]:
