@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,17 @@ class Cli:
                     return
             time.sleep(0.3)
         raise AssertionError("not ready: " + status.out + status.err)
+
+
+@contextmanager
+def up(cli: Cli, *arguments: str) -> Iterator[Cli]:
+    """The system is up and ready for the block, and has ended well after it."""
+    process = cli.start("up", *arguments)
+    try:
+        cli.wait_ready(process)
+        yield cli
+    finally:
+        assert stop(process) == 0
 
 
 def stop(process: subprocess.Popen[bytes], number: int = signal.SIGTERM) -> int:

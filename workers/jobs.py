@@ -97,11 +97,15 @@ class Politeness:
         self._yields = lane == "backfill" and not self._live.count
         self.pace = YIELD_SECONDS if self._yields else PART_SECONDS
         """Seconds between two looks."""
+        self._next_look = 0.0
 
     def look(self) -> None:
-        """Raises `StepAside` when a live job waits."""
-        if self._yields and self._live.count:
-            raise StepAside
+        """Raises `StepAside` when a live job waits; called for each turn, and asks Redis no more often than `pace`."""
+        now = time.monotonic()
+        if self._yields and now >= self._next_look:
+            self._next_look = now + self.pace
+            if self._live.count:
+                raise StepAside
 
 
 class BatchJob:

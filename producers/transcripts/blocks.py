@@ -14,16 +14,6 @@ RECALLED = "recalled-memory"
 """The element in which this product hands recalled turns to an agent; what it holds was said elsewhere."""
 
 
-def string(value: Any) -> str:
-    """The value if it is a text, else nothing."""
-    return value if isinstance(value, str) else ""
-
-
-def mapping(value: Any) -> dict[str, Any]:
-    """The value if it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
 def blocks(content: Any) -> list[dict[str, Any]]:
     """A message's content as blocks: a text is one text block, and what is neither block nor text is left out."""
     if isinstance(content, str):

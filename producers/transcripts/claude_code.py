@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from producers.events import Role
-from producers.transcripts.blocks import mapping, string
 from producers.transcripts.claude_code_message import Message, belongs_to_a_message, has_only_results
 from producers.transcripts.claude_code_records import (
     INJECTED,
@@ -35,6 +34,7 @@ from producers.transcripts.line_reading import begin_of, read_lines
 from producers.transcripts.port import Bad, Item, LeftOut, Mark, ReadOptions, Said, Sample, State, Unreadable
 from producers.transcripts.recent import Recent
 from producers.transcripts.text import moment
+from producers.transcripts.values import mapping, string
 
 HELD_LINES = 1000
 """A message that got no line for so long is complete; its lines are 10 apart in real files."""

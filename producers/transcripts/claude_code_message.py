@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from producers.transcripts.blocks import RECALLED, Prose, blocks, mapping, string, without_elements
+from producers.transcripts.blocks import RECALLED, Prose, blocks, without_elements
 from producers.transcripts.claude_code_records import INJECTED, content_of, internal_agent, is_synthetic
 from producers.transcripts.port import Item, LeftOut, ReadOptions, Said
 from producers.transcripts.recent import Recent
 from producers.transcripts.text import image_marker, tool_call, tool_result
+from producers.transcripts.values import mapping, string
 
 LOCAL_COMMAND = "local command"
 DOCUMENT_MARKER = "[document left out]"

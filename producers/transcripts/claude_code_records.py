@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from producers.transcripts.blocks import blocks, mapping, string
+from producers.transcripts.blocks import blocks
 from producers.transcripts.text import digest
+from producers.transcripts.values import mapping, string
 
 LEFT_OUT = {
     "progress": "progress",

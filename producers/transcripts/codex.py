@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from producers.events import Role
-from producers.transcripts.blocks import mapping, string
 from producers.transcripts.codex_items import INJECTED, call_of, message_text, result_of, thoughts, with_images
 from producers.transcripts.codex_turns import Turns
 from producers.transcripts.json_lines import Line, Position, parse_line
@@ -23,6 +22,7 @@ from producers.transcripts.line_reading import begin_of, read_lines
 from producers.transcripts.port import Bad, Item, LeftOut, ReadOptions, Said, Sample, State
 from producers.transcripts.recent import Recent
 from producers.transcripts.text import moment, tool_result
+from producers.transcripts.values import mapping, string
 
 CALLS_REMEMBERED = 128
 """A result names its call only by id; calls run in parallel by the dozen."""

@@ -6,8 +6,9 @@ import json
 import re
 from typing import Any
 
-from producers.transcripts.blocks import RECALLED, blocks, mapping, string, without_elements
+from producers.transcripts.blocks import RECALLED, blocks, without_elements
 from producers.transcripts.text import image_marker, joined, tool_call
+from producers.transcripts.values import mapping, string
 
 INJECTED = "injected context"
 LOCAL_COMMAND = "local command"

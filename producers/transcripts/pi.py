@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from producers.events import Role
-from producers.transcripts.blocks import RECALLED, Prose, blocks, string, without_elements
+from producers.transcripts.blocks import RECALLED, Prose, blocks, without_elements
 from producers.transcripts.json_lines import Line, Position, parse_line
 from producers.transcripts.line_reading import begin_of, read_lines
 from producers.transcripts.port import Bad, Item, LeftOut, ReadOptions, Said, Sample, State
 from producers.transcripts.text import digest, image_marker, moment, tool_call, tool_result
+from producers.transcripts.values import string
 
 DETECTION_LINES = 20
 INJECTED = "injected context"

@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 
+def string(value: Any) -> str:
+    """The value if it is a text, else nothing."""
+    return value if isinstance(value, str) else ""
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
 def object_at(value: dict[str, Any], name: str) -> dict[str, Any]:
     """The object under a name; an empty one where something else stands."""
-    found = value.get(name)
-    return found if isinstance(found, dict) else {}
+    return mapping(value.get(name))
 
 
 def facts(**values: Any) -> dict[str, Any]:
@@ -18,5 +27,4 @@ def facts(**values: Any) -> dict[str, Any]:
 
 def text_at(value: dict[str, Any], name: str) -> str:
     """The text under a name; an empty one where something else stands."""
-    found = value.get(name)
-    return found if isinstance(found, str) else ""
+    return string(value.get(name))

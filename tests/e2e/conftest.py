@@ -6,16 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from system import Cli, stop
+from system import Cli, up
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     """A system that is up, with two workers."""
     cli = Cli(tmp_path_factory.mktemp("system") / "data")
-    process = cli.start("up", "--workers", "2")
-    try:
-        cli.wait_ready(process)
+    with up(cli, "--workers", "2"):
         yield cli
-    finally:
-        assert stop(process) == 0

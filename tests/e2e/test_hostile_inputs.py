@@ -14,7 +14,7 @@ import pytest
 from producers.connection import connect
 from producers.keys import EVENT_FIELD, Keys
 from producers.settings import load_settings
-from system import Cli, stop
+from system import Cli, up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
 
@@ -24,12 +24,8 @@ SECRET = "hunter2"
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     cli = Cli(tmp_path_factory.mktemp("odd") / "da ta?x=1#frag %20 数据'\"")
-    process = cli.start("up")
-    try:
-        cli.wait_ready(process)
+    with up(cli):
         yield cli
-    finally:
-        assert stop(process) == 0
 
 
 def turn(content: str, **fields: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from chatgpt_export import write_export
 from claude_code_generator import Generator
 
-from system import Cli, stop
+from system import Cli, up
 
 pytestmark = pytest.mark.faults
 
@@ -45,12 +45,8 @@ FORMATS = [
 @pytest.fixture
 def system(tmp_path: Path) -> Iterator[Cli]:
     cli = Cli(tmp_path / "data", {"SCOPE_RECALL_WORKERS": "2"})
-    process = cli.start("up")
-    try:
-        cli.wait_ready(process)
+    with up(cli):
         yield cli
-    finally:
-        assert stop(process) == 0
 
 
 @pytest.mark.timeout(240)

@@ -20,7 +20,7 @@ from producers.settings import Settings, load_settings
 from producers.stream import EventStream
 from query.recall import Question, Recaller
 from stepped import turn
-from system import Cli, stop
+from system import Cli, up
 from workers.stores.scope import Scope
 from workers.supervision.tree_state import read_state
 
@@ -46,16 +46,12 @@ def said(session: int, index: int) -> TurnEvent:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cli, Settings]]:
     """A system that is up with two workers and has 50 sessions of one tenant."""
     cli = Cli(tmp_path_factory.mktemp("system") / "data")
-    process = cli.start("up", "--workers", "2")
-    try:
-        cli.wait_ready(process)
+    with up(cli, "--workers", "2"):
         settings = load_settings(data_dir=cli.data_dir, embedder="hashing", reranker="none")
         with EventStream(settings) as stream:
             stream.append(said(session, index) for session in range(SESSIONS) for index in range(TURNS))
         assert cli.run("drain").code == 0
         yield cli, settings
-    finally:
-        assert stop(process) == 0
 
 
 class Pushing:

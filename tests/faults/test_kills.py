@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from producers.settings import load_settings
-from system import Cli, stop
+from system import Cli, up
 from workers.stores.catalog import Catalog
 from workers.stores.vectors import VectorStore
 
@@ -26,12 +26,8 @@ DEAD_SECONDS = 60.0
 @pytest.fixture
 def system(tmp_path: Path) -> Iterator[Cli]:
     cli = Cli(tmp_path / "data", {"SCOPE_RECALL_LEASE": "3", "SCOPE_RECALL_BATCH_TURNS": "128"})
-    process = cli.start("up", "--workers", "2")
-    try:
-        cli.wait_ready(process)
+    with up(cli, "--workers", "2"):
         yield cli
-    finally:
-        assert stop(process) == 0
 
 
 def turns(first: int, count: int) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from load import QUARTERS, Watch, quarters, table
 from producers.high_water import STEP_EVENTS
 from producers.settings import Settings, load_settings
 from producers.stream import EventStream
-from system import Cli, stop
+from system import Cli, up
 
 pytestmark = pytest.mark.faults
 
@@ -34,12 +34,8 @@ RSS_RATIO = 1.15
 def system(tmp_path: Path, **settings: int) -> Iterator[tuple[Cli, Settings]]:
     given = {f"SCOPE_RECALL_{name.upper()}": str(value) for name, value in settings.items()}
     cli = Cli(tmp_path / "data", given)
-    process = cli.start("up", "--workers", str(WORKERS))
-    try:
-        cli.wait_ready(process)
+    with up(cli, "--workers", str(WORKERS)):
         yield cli, load_settings(data_dir=cli.data_dir, embedder="hashing", reranker="none", **settings)
-    finally:
-        assert stop(process) == 0
 
 
 @pytest.mark.timeout(240)

@@ -13,7 +13,7 @@ from external_redis import ExternalRedis, How
 from pushing import PAUSE, Push, after
 
 from producers.settings import load_settings
-from system import Cli, stop
+from system import Cli, up
 from workers.progress import in_streams
 from workers.stores.engine import open_engine
 from workers.stores.tables import turns
@@ -34,12 +34,8 @@ def redis_server(tmp_path: Path) -> Iterator[ExternalRedis]:
 @pytest.fixture
 def system(tmp_path: Path, redis_server: ExternalRedis) -> Iterator[Cli]:
     cli = Cli(tmp_path / "data", {"SCOPE_RECALL_REDIS_URL": redis_server.url, "SCOPE_RECALL_LEASE": "3"})
-    process = cli.start("up", "--workers", "2")
-    try:
-        cli.wait_ready(process)
+    with up(cli, "--workers", "2"):
         yield cli
-    finally:
-        assert stop(process) == 0
 
 
 @pytest.mark.parametrize(

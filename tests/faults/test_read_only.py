@@ -13,7 +13,7 @@ import pytest
 
 from limits import obeying, read_only
 from producers.settings import load_settings
-from system import Cli, Result, stop
+from system import Cli, Result, stop, up
 from workers.status import gather_status
 from workers.stores.catalog import Catalog
 from workers.stores.vectors import VectorStore
@@ -64,9 +64,7 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> ObedientCli:
 
 def test_turns_wait_for_a_vector_store_that_cannot_be_written(tmp_path: Path) -> None:
     cli = ObedientCli(tmp_path / "data", {"SCOPE_RECALL_LEASE": "1"})
-    process = cli.start("up")
-    try:
-        cli.wait_ready(process)
+    with up(cli):
         assert cli.push(turns(0, 50)).code == 0
         assert cli.run("drain").code == 0
         settings = load_settings(data_dir=cli.data_dir, embedder="hashing")
@@ -89,8 +87,6 @@ def test_turns_wait_for_a_vector_store_that_cannot_be_written(tmp_path: Path) ->
         assert stored == list(catalog.vector_ids(active.space))
         catalog.close()
         assert gather_status(settings)["degraded"] == []
-    finally:
-        assert stop(process) == 0
 
 
 @pytest.mark.parametrize(

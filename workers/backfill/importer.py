@@ -29,6 +29,7 @@ BATCH = 500
 """Turns planned and sent together; the stream's own round trip."""
 RECORD_SECONDS = 2.0
 """A mark is recorded at least this often, so that a file with few turns in many bytes is not read again either."""
+PROGRESS_SECONDS = 0.1
 EXAMPLES = 5
 BRINGS_INDEXES = "turns"
 """The format whose turns know their place."""
@@ -67,7 +68,8 @@ class Importer:
         self.options = options
         self.again = again
         self.dry_run = stream is None
-        self.on_progress = on_progress
+        self._on_progress = on_progress
+        self._next_progress = 0.0
         self.seen: set[str] = set()
         """Origins, in a dry run only: it plans nothing that could be asked."""
         self.report = Report()
@@ -101,10 +103,17 @@ class Importer:
                 self._stream.append(events)
                 break
             except StreamFull:
-                self.on_progress(self.report, self.share)
+                self.show_progress()
         if self._rate is not None:
             ahead = (self.report.imported + len(events)) / self._rate - (time.monotonic() - self._started)
             time.sleep(max(0.0, ahead))
+
+    def show_progress(self) -> None:
+        """Tell how far it is, a few times a second: the report's sums go over all files."""
+        now = time.monotonic()
+        if now >= self._next_progress:
+            self._next_progress = now + PROGRESS_SECONDS
+            self._on_progress(self.report, self.share)
 
     def _import_file(self, one: FileToRead, report: FileReport) -> None:
         # With what narrows: what one run left out, another that wants it has to read. Turns are known by their origins.
@@ -142,7 +151,7 @@ class FileImport:
 
     def run(self, state: State | None) -> None:
         """Read it to its end, from `state` on."""
-        share = 0.0
+        self._importer.share = 0.0
         for item in self._one.reader.read(self._one.path, self._importer.options, state):
             match item:
                 case Said():
@@ -154,14 +163,14 @@ class FileImport:
                 case Bad():
                     self._report.add_bad(item)
                 case Mark():
-                    share = self._importer.share = item.done
+                    self._importer.share = item.done
                     late = time.monotonic() - self._recorded_at >= RECORD_SECONDS
                     if late or len(self._pending) >= BATCH // 2:
                         self._flush(item.state)
                     state = item.state
             if len(self._pending) >= BATCH:
                 self._flush(None)
-            self._importer.on_progress(self._importer.report, share)
+            self._importer.show_progress()
         self._flush(state, finished=True)
 
     def _take(self, said: Said) -> None:

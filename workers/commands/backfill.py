@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -94,17 +94,17 @@ def backfill(
     options = ReadOptions(thinking, tool_results, settings.tool_result_chars)
     started = time.monotonic()
     finding = Finding(paths, Wanted(include, exclude), format_name)
-    with alone(settings), closing(Catalog.open(settings.catalog_location, create=True)) as catalog:
-        stream = None if dry_run else EventStream(settings, "backfill")
-        with terminal.progress() as bar:
-            importer = Importer(
-                settings, catalog.imports, target, options, stream=stream, rate=rate, again=again,
-                on_progress=Shown(bar).update,
-            )  # fmt: skip
-            finding.report = importer.report
-            importer.run(finding.files())
-        if stream is not None:
-            stream.close()
+    with ExitStack() as opened:
+        opened.enter_context(alone(settings))
+        catalog = opened.enter_context(closing(Catalog.open(settings.catalog_location, create=True)))
+        stream = None if dry_run else opened.enter_context(EventStream(settings, "backfill"))
+        bar = opened.enter_context(terminal.progress())
+        importer = Importer(
+            settings, catalog.imports, target, options, stream=stream, rate=rate, again=again,
+            on_progress=Shown(bar).update,
+        )  # fmt: skip
+        finding.report = importer.report
+        importer.run(finding.files())
     show(terminal, importer.report, seconds=time.monotonic() - started, dry_run=dry_run)
     return IN_PART if importer.report.bad else DONE
 

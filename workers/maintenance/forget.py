@@ -16,7 +16,7 @@ from typing import Any
 import redis
 
 from producers.connection import connect, mapped_errors
-from producers.errors import NotReady, StoreUnavailable, StreamUnavailable
+from producers.errors import NotReady, RetryableError, StoreUnavailable, StreamUnavailable
 from producers.settings import Settings
 from producers.spool import erase_spooled, spooled_events
 from producers.spool_file import Record
@@ -123,7 +123,15 @@ class Erasure:
         self._problems: list[str] = []
 
     def finish(self, *, verify: bool) -> list[Report]:
-        """Erase what every unfinished tombstone covers; one report each."""
+        """Erase what every unfinished tombstone covers; one report each. Raises `StoreUnavailable`."""
+        try:
+            return self._finish(verify=verify)
+        except RetryableError as error:
+            raise StoreUnavailable(
+                f"{error}. What is forgotten is hidden, not all of it is erased: `scope-recall forget --resume` goes on"
+            ) from None
+
+    def _finish(self, *, verify: bool) -> list[Report]:
         with self._catalog.locks.maintaining():
             forgets = self._catalog.tombstones.unfinished()
             numbers = [one.tombstone.id for one in forgets]

@@ -48,8 +48,7 @@ def cutoff(client: redis.Redis, settings: Settings) -> str:
     server: Any = client
     keys = Keys(settings.key_prefix)
     try:
-        seconds, microseconds = server.time()
-        orders = [order_at(seconds * 1000 + microseconds // 1000, MAX_SEQUENCE)]
+        orders = [order_at(_now_ms(server), MAX_SEQUENCE)]
         for stream in (*map(keys.stream, LANES), keys.dead):
             if server.exists(stream):  # its last id is ahead of a clock that was set back
                 orders.append(entry_order(server.xinfo_stream(stream)["last-generated-id"].decode()))
@@ -62,11 +61,17 @@ def wait_past_the_cutoff(client: redis.Redis) -> None:
     """What is pushed once the caller knows that the turns are forgotten must be accepted after it."""
     server: Any = client
     try:
-        first = server.time()
-        while server.time()[0] * 1000 + server.time()[1] // 1000 <= first[0] * 1000 + first[1] // 1000:
+        first = _now_ms(server)
+        while _now_ms(server) <= first:
             time.sleep(0.001)
     except redis.RedisError:
         return
+
+
+def _now_ms(server: Any) -> int:
+    """Milliseconds since 1970 by Redis' clock."""
+    seconds, microseconds = server.time()
+    return int(seconds * 1000 + microseconds // 1000)
 
 
 def erase_entries(client: redis.Redis, settings: Settings, covers: Callable[[Entry], bool]) -> tuple[int, int]:

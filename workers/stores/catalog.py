@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, RowMapping
 
 from producers.errors import ModelError
-from workers.stores.engine import mapped_errors, open_engine, scrub, shown_url, write_transaction
+from workers.stores.engine import open_engine, reading, scrub, write_transaction
 from workers.stores.imports import Imports
 from workers.stores.locks import StoreLocks
 from workers.stores.scope import Scope, ScopedTurn, in_scope
@@ -73,7 +73,6 @@ class Catalog:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._where = shown_url(engine.url)
         self.locks = StoreLocks(engine)
         self.tombstones = Tombstones(engine)
         self.imports = Imports(engine)
@@ -88,7 +87,7 @@ class Catalog:
 
     def known(self, turn_keys: Sequence[str]) -> dict[str, KnownTurn]:
         """What the catalog holds of these identities; an unknown key is absent."""
-        with self._reading() as connection:
+        with reading(self._engine) as connection:
             return known_turns(connection, turn_keys)
 
     def write(self, space: Space, writes: Sequence[TurnWrite]) -> list[Outcome]:
@@ -123,7 +122,7 @@ class Catalog:
         length = sa.func.length(turns.c.content).label("turn_chars")
         query = sa.select(chunks, text, length, *_TURN_COLUMNS).join(turns, chunks.c.turn_key == turns.c.turn_key)
         query = query.where(chunks.c.space_id == space.id, turns.c.tenant == scope.tenant)
-        with self._reading() as connection:
+        with reading(self._engine) as connection:
             for ids in slices(vector_ids):
                 for row in connection.execute(query.where(chunks.c.vector_id.in_(ids))).mappings():
                     chunk = _stored_chunk(row)
@@ -133,7 +132,7 @@ class Catalog:
 
     def counts(self) -> CatalogCounts:
         """Rows: turns, chunks, and turns that are pending."""
-        with self._reading() as connection:
+        with reading(self._engine) as connection:
             return CatalogCounts(
                 turns=_count(connection, sa.select(sa.func.count()).select_from(turns)),
                 chunks=_count(connection, sa.select(sa.func.count()).select_from(chunks)),
@@ -143,23 +142,23 @@ class Catalog:
     def recent_contents(self, limit: int) -> list[str]:
         """Contents of the turns stored last, newest first; for a look at what languages come in."""
         query = sa.select(turns.c.content).order_by(turns.c.entry_order.desc()).limit(limit)
-        with self._reading() as connection:
+        with reading(self._engine) as connection:
             return list(connection.execute(query).scalars())
 
     def vector_ids(self, space: Space) -> Iterator[str]:
         """Every vector id that the vector table of `space` must hold, in order."""
         query = sa.select(chunks.c.vector_id).where(chunks.c.space_id == space.id).order_by(chunks.c.vector_id)
-        with self._reading() as connection:
+        with reading(self._engine) as connection:
             yield from connection.execute(query.execution_options(yield_per=10_000)).scalars()
 
     def active_space(self) -> ActiveSpace | None:
         """The space that recall reads; None before the first worker has started."""
-        with self._reading() as connection:
+        with reading(self._engine) as connection:
             return _active_space(connection)
 
     def spaces(self) -> list[Space]:
         """Every space that has ever been made, active or not."""
-        with self._reading() as connection:
+        with reading(self._engine) as connection:
             return [_space(row) for row in connection.execute(sa.select(spaces)).mappings()]
 
     def adopt_space(self, wanted: ActiveSpace) -> None:
@@ -187,11 +186,6 @@ class Catalog:
     def scrub(self) -> None:
         """Leave no byte of deleted rows in the database's own files; it is rewritten, and writers wait meanwhile."""
         scrub(self._engine)
-
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        with mapped_errors(self._where), self._engine.connect() as connection:
-            yield connection
 
 
 _TURN_COLUMNS = tuple(column for column in turns.c if column.name not in ("turn_key", "content"))

@@ -88,6 +88,13 @@ def _url_of(location: str | Path) -> URL:
 
 
 @contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A connection for reading; it holds nobody up."""
+    with mapped_errors(shown_url(engine.url)), engine.connect() as connection:
+        yield connection
+
+
+@contextmanager
 def write_transaction(engine: Engine) -> Iterator[Connection]:
     """One writer at a time, from its first read on: what it read cannot change before it commits."""
     with mapped_errors(shown_url(engine.url)), engine.connect() as connection:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import Engine
 
-from workers.stores.engine import mapped_errors, shown_url, write_transaction
+from workers.stores.engine import reading, write_transaction
 from workers.stores.tables import imported, imports, turns
 from workers.stores.turn_writer import slices
 
@@ -67,11 +66,10 @@ class Imports:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._where = shown_url(engine.url)
 
     def progress(self, file_key: str) -> FileProgress | None:
         """What is known of a file; None when it was never begun."""
-        with self._reading() as connection:
+        with reading(self._engine) as connection:
             row = connection.execute(sa.select(imports).where(imports.c.file_key == file_key)).mappings().first()
         if row is None:
             return None
@@ -89,7 +87,7 @@ class Imports:
         columns = (imported.c.origin, imported.c.turn_index, imported.c.batch, imports.c.sent_batch)
         query = sa.select(*columns).join(imports, imported.c.file_key == imports.c.file_key)
         found = {}
-        with self._reading() as connection:
+        with reading(self._engine) as connection:
             for part in slices(origins):
                 for row in connection.execute(query.where(imported.c.origin.in_(part))):
                     found[row.origin] = Known(row.turn_index, row.batch <= row.sent_batch)
@@ -102,7 +100,7 @@ class Imports:
         the same.
         """
         found = dict.fromkeys(sessions, 0)
-        with self._reading() as connection:
+        with reading(self._engine) as connection:
             for part in slices(list(sessions)):
                 query = sa.select(imported.c.session_digest, sa.func.max(imported.c.turn_index))
                 query = query.where(imported.c.session_digest.in_(part)).group_by(imported.c.session_digest)
@@ -123,7 +121,7 @@ class Imports:
         query = sa.select(turns.c.role, turns.c.content_hash).where(
             turns.c.tenant == tenant, turns.c.session_id == session, turns.c.source != source
         )
-        with self._reading() as connection:
+        with reading(self._engine) as connection:
             for part in slices(hashes):
                 found |= {
                     (row.role, row.content_hash)
@@ -182,11 +180,6 @@ class Imports:
         values |= {} if state is None else {"state": json.dumps(state)}
         with write_transaction(self._engine) as connection:
             connection.execute(imports.update().where(imports.c.file_key == file_key).values(values))
-
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        with mapped_errors(self._where), self._engine.connect() as connection:
-            yield connection
 
 
 def _stamp_values(stamp: FileStamp) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, RowMapping
 
 from producers.events import from_utc_microseconds
-from workers.stores.engine import mapped_errors, shown_url, write_transaction
+from workers.stores.engine import reading, write_transaction
 from workers.stores.selection import Selection, Tombstone, digest
 from workers.stores.tables import chunks, tombstones, turns
 
@@ -42,12 +41,11 @@ class Tombstones:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._where = shown_url(engine.url)
 
     def count(self, selection: Selection) -> tuple[int, int]:
         """(turns, sessions) that the catalog holds of it now."""
         columns = (sa.func.count(), sa.func.count(sa.distinct(turns.c.session_id)))
-        with self._reading() as connection:
+        with reading(self._engine) as connection:
             row = connection.execute(sa.select(*columns).where(*_clauses(selection))).one()
         return int(row[0]), int(row[1])
 
@@ -74,13 +72,13 @@ class Tombstones:
     def unfinished(self) -> list[Forget]:
         """Forgets of which something may still be on a disk, oldest first."""
         query = sa.select(tombstones).where(tombstones.c.erased_at_us.is_(None)).order_by(tombstones.c.id)
-        with self._reading() as connection:
+        with reading(self._engine) as connection:
             return [_forget(row) for row in connection.execute(query).mappings()]
 
     def done(self, number: int) -> tuple[int, int, int, bool]:
         """(number, turns, chunks, whether everything is erased) of a forget."""
         columns = (tombstones.c.id, tombstones.c.turns, tombstones.c.chunks, tombstones.c.erased_at_us)
-        with self._reading() as connection:
+        with reading(self._engine) as connection:
             row = connection.execute(sa.select(*columns).where(tombstones.c.id == number)).one()
         return row.id, row.turns, row.chunks, row.erased_at_us is not None
 
@@ -99,14 +97,9 @@ class Tombstones:
     def remaining_contents(self) -> Iterator[str]:
         """The content of every turn that the catalog still holds, and its metadata."""
         query = sa.select(turns.c.content, turns.c.metadata).execution_options(yield_per=PAGE)
-        with self._reading() as connection:
+        with reading(self._engine) as connection:
             for row in connection.execute(query):
                 yield f"{row.content}\n{row.metadata}"
-
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        with mapped_errors(self._where), self._engine.connect() as connection:
-            yield connection
 
 
 def tombstones_of(connection: Connection, tenants: Sequence[str]) -> list[Tombstone]:
