@@ -12,13 +12,13 @@ from query.reranking.registry import load_reranker
 from workers.embedding.port import Embedder
 from workers.embedding.registry import load_embedder
 from workers.runtime import following
-from workers.stores.catalog import ActiveSpace
+from workers.stores.spaces import StoredSpace
 
 
 class Models:
     """Embedder and reranker for one space. Safe for several threads."""
 
-    def __init__(self, settings: Settings, active: ActiveSpace) -> None:
+    def __init__(self, settings: Settings, active: StoredSpace) -> None:
         """The embedder is the one that made the space; the setting counts only when it was given."""
         self._settings = following(active, settings)
         self.space = active.space

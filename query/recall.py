@@ -113,7 +113,7 @@ class Recaller:
     def open(cls, settings: Settings) -> Recaller:
         """Open the stores for reading. Raises `NotReady` when nothing was ever stored there."""
         catalog = Catalog.open(settings.catalog_location)
-        active = catalog.active_space()
+        active = catalog.spaces.active()
         if active is None:
             catalog.close()  # a service asks again and again
             raise NotReady("nothing has been stored yet: start `scope-recall up`, push some turns, then recall")

@@ -85,7 +85,7 @@ class Stepped:
     def counts(self) -> tuple[int, int, int]:
         """(turns, chunks, rows of the vector store); the keys of both stores must be the same and unique."""
         catalog = Catalog.open(self.settings.catalog_location)
-        active = catalog.active_space()
+        active = catalog.spaces.active()
         assert active is not None
         wanted = list(catalog.vector_ids(active.space))
         stored = sorted(VectorStore(self.settings.vectors_location).keys(active.space))

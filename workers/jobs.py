@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 import redis
 from rq.timeouts import BaseTimeoutException
@@ -23,7 +24,7 @@ from producers.errors import (
     NotReady,
     PoisonError,
     RetryableError,
-    StoreUnavailable,
+    ScopeRecallError,
     StreamUnavailable,
 )
 from producers.events import parse_event
@@ -44,6 +45,8 @@ LONGEST_RETRY_AFTER = 300.0
 WAITING_SHARE = 0.5
 """Of `job_timeout`, what one job may spend on waiting; the rest is for the work itself."""
 
+RUN_PATIENCE = 45.0
+"""Seconds a scheduled run waits for another one of its job; longer than the lease of one that was killed."""
 YIELD_SECONDS = 0.1
 """How long a live turn waits at most for a backfill batch that is being embedded; about one call of the model."""
 
@@ -74,17 +77,24 @@ def ingest(lane: Lane, entry_ids: list[str], delivery: int) -> None:
     resident.upkeep.after_batch()
 
 
-def run_maintenance(name: str) -> None:
-    """Run one maintenance job by name, unless it is being run already."""
+def run_maintenance(name: str, due: str | None = None) -> None:
+    """Run one maintenance job by name. `due`: ISO 8601, of a scheduled run; None when a worker asked for it.
+
+    A scheduled run waits for one that goes on, one that was asked for does not.
+    """
     from workers.maintenance.run import run_job
 
     resident = runtime()
+    moment = datetime.fromisoformat(due) if due else None
     try:
-        run_job(name, resident.settings, resident.client)
+        if moment is None:
+            run_job(name, resident.settings, resident.client, trigger="on demand")
+        else:
+            run_job(name, resident.settings, resident.client, trigger="scheduled", due=moment, patience=RUN_PATIENCE)
     except Busy as error:
         log.info("maintenance_skipped", job=name, reason=str(error))
-    except StoreUnavailable as error:  # RQ would keep a traceback; the next run comes by itself
-        log.warning("maintenance_put_off", job=name, reason=str(error))
+    except ScopeRecallError as error:  # RQ would keep a traceback; the history has it, and the next run comes by itself
+        log.warning("maintenance_failed", job=name, reason=str(error))
 
 
 class Politeness:

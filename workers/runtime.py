@@ -15,9 +15,10 @@ from producers.settings import Settings
 from workers.embedding.port import Embedder
 from workers.embedding.registry import load_embedder
 from workers.ingest import Pipeline
-from workers.stores.catalog import ActiveSpace, Catalog
+from workers.stores.catalog import Catalog
 from workers.stores.lance_connection import WRITER_CACHE
 from workers.stores.space import Space
+from workers.stores.spaces import StoredSpace
 from workers.stores.vectors import VectorStore
 from workers.upkeep import Upkeep
 
@@ -87,7 +88,7 @@ def space_of(embedder: Embedder, settings: Settings) -> Space:
     return Space(embedder.name, embedder.dimension, tokens, overlap)
 
 
-def following(active: ActiveSpace | None, settings: Settings) -> Settings:
+def following(active: StoredSpace | None, settings: Settings) -> Settings:
     """The settings, with embedder and chunk sizes as the active space has them where nobody set them. Pure."""
     if active is None:
         return settings
@@ -103,10 +104,10 @@ def following(active: ActiveSpace | None, settings: Settings) -> Settings:
 def build_ingest(settings: Settings, client: redis.Redis) -> tuple[Pipeline, Upkeep]:
     """Load the encoder, open the stores, and make sure that the catalog's vectors are this encoder's."""
     catalog = Catalog.open(settings.catalog_location, create=True)
-    settings = following(catalog.active_space(), settings)
+    settings = following(catalog.spaces.active(), settings)
     embedder = load_embedder(settings.embedder, settings)
     space = space_of(embedder, settings)
-    catalog.adopt_space(ActiveSpace(space, settings.embedder, embedder.scripts))
+    catalog.spaces.adopt(StoredSpace(space, settings.embedder, embedder.scripts))
     vectors = VectorStore(settings.vectors_location, WRITER_CACHE)
     vectors.connect()  # loads LanceDB, seconds of work, before this worker holds a batch that others could store
     return Pipeline(catalog, vectors, embedder, space), Upkeep(client, settings, vectors, space)

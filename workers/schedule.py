@@ -14,25 +14,27 @@ from croniter import CroniterError, croniter  # type: ignore[import-untyped]  # 
 from producers.errors import SettingsError
 from producers.settings import Settings
 
+NAMES = ("index", "forget")
+"""Of each there is a setting NAME_cron, and a function in `maintenance.run.JOBS`."""
 EXAMPLE = "*/5 * * * *"
 
 
 @dataclass(frozen=True)
 class MaintenanceJob:
-    """A job that the scheduler enqueues on the maintenance queue, with its name as the only argument."""
+    """A job that the scheduler enqueues on the maintenance queue, with its name and its due time as arguments."""
 
     name: str
     cron: str
-    """Five fields: minute, hour, day, month, weekday."""
+    """Five fields: minute, hour, day, month, weekday; a sixth is seconds."""
     function: str = "workers.jobs.run_maintenance"
     """Dotted name; wire format, like everything an RQ job holds."""
 
 
 def maintenance_jobs(settings: Settings) -> list[MaintenanceJob]:
     """The jobs as the settings have them. Raises `SettingsError` naming the setting that is no cron expression."""
+    settings_of = {name: f"{name}_cron" for name in NAMES}
     return [
-        MaintenanceJob("index", checked_cron("index_cron", settings.index_cron)),
-        MaintenanceJob("forget", checked_cron("forget_cron", settings.forget_cron)),
+        MaintenanceJob(name, checked_cron(setting, getattr(settings, setting))) for name, setting in settings_of.items()
     ]
 
 
@@ -43,15 +45,15 @@ def checked_cron(setting: str, cron: str) -> str:
     except (CroniterError, ValueError) as error:
         raise SettingsError(
             f"setting {setting} = {cron!r} is not a cron expression that comes due: {error}. "
-            f"It takes five fields, minute hour day month weekday, such as {EXAMPLE!r}"
+            f"It takes five fields, minute hour day month weekday, such as {EXAMPLE!r}; a sixth is seconds"
         ) from None
     return cron
 
 
 def next_times(cron: str, n: int, after: datetime | None = None) -> list[datetime]:
     """The next `n` due times after `after` (aware; default now), in UTC. Raises croniter's errors."""
-    if len(cron.split()) != 5 and not cron.startswith("@"):
-        raise ValueError(f"{len(cron.split())} fields")  # croniter would read a sixth as seconds
+    if len(cron.split()) not in (5, 6) and not cron.startswith("@"):
+        raise ValueError(f"{len(cron.split())} fields")
     after = after or datetime.now(UTC)
     matches = croniter(cron, after.astimezone().replace(tzinfo=None))
     times: list[datetime] = []
@@ -70,3 +72,8 @@ def job_id(name: str, due: datetime) -> str:
 def time_to_live(cron: str, due: datetime) -> timedelta:
     """How long a run may wait for a worker: until the next is due, so that an outage leaves one run, not hundreds."""
     return next_times(cron, 1, due)[0] - due
+
+
+def overdue(cron: str, reference: datetime, now: datetime) -> bool:
+    """Whether two due times have passed since `reference`, a run that went well or the start of the system. Pure."""
+    return next_times(cron, 2, reference)[1] < now

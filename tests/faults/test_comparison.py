@@ -16,7 +16,8 @@ from workers.embedding.registry import load_embedder
 from workers.ingest import Arrival, Pipeline
 from workers.order import entry_order
 from workers.runtime import space_of
-from workers.stores.catalog import ActiveSpace, Catalog
+from workers.stores.catalog import Catalog
+from workers.stores.spaces import StoredSpace
 from workers.stores.tables import chunks, turns
 from workers.stores.vectors import VectorStore
 
@@ -31,7 +32,7 @@ class Stores:
         embedder = load_embedder(settings.embedder, settings)
         self.space = space_of(embedder, settings)
         self.catalog = Catalog.open(settings.catalog_location, create=True)
-        self.catalog.adopt_space(ActiveSpace(self.space, settings.embedder, embedder.scripts))
+        self.catalog.spaces.adopt(StoredSpace(self.space, settings.embedder, embedder.scripts))
         self.vectors = VectorStore(settings.vectors_location)
         pipeline = Pipeline(self.catalog, self.vectors, embedder, self.space)
         pipeline.store([Arrival(known_turn(number), entry_order(f"{number + 1}-0")) for number in range(TURNS)])

@@ -69,7 +69,7 @@ def assert_exact(cli: Cli, count: int) -> None:
     assert status["catalog"] == {"turns": count, "chunks": count, "pending": 0}
     settings = load_settings(data_dir=cli.data_dir, embedder="hashing")
     catalog = Catalog.open(settings.catalog_location)
-    active = catalog.active_space()
+    active = catalog.spaces.active()
     assert active is not None
     wanted = list(catalog.vector_ids(active.space))
     catalog.close()

@@ -81,7 +81,7 @@ def test_turns_wait_for_a_vector_store_that_cannot_be_written(tmp_path: Path) ->
         drained = cli.run("drain", "--json").json
         assert (drained["turns"], drained["dead"]) == (100, 0)
         catalog = Catalog.open(settings.catalog_location)
-        active = catalog.active_space()
+        active = catalog.spaces.active()
         assert active is not None
         stored = sorted(VectorStore(settings.vectors_location).keys(active.space))
         assert stored == list(catalog.vector_ids(active.space))

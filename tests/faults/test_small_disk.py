@@ -138,7 +138,7 @@ def assert_exact(cli: Cli, count: int) -> None:
         vectors_uri=cli.environment.get("SCOPE_RECALL_VECTORS_URI"),
     )
     catalog = Catalog.open(settings.catalog_location)
-    active = catalog.active_space()
+    active = catalog.spaces.active()
     assert active is not None
     assert sorted(VectorStore(settings.vectors_location).keys(active.space)) == list(catalog.vector_ids(active.space))
     catalog.close()

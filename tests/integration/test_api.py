@@ -26,7 +26,8 @@ from system import Cli
 from workers.embedding.registry import load_embedder
 from workers.ingest import Arrival, Pipeline
 from workers.runtime import space_of
-from workers.stores.catalog import ActiveSpace, Catalog
+from workers.stores.catalog import Catalog
+from workers.stores.spaces import StoredSpace
 from workers.stores.vectors import VectorStore
 
 pytestmark = pytest.mark.integration
@@ -48,7 +49,7 @@ def fill(data_dir: Path) -> None:
     embedder = load_embedder(settings.embedder, settings)
     space = space_of(embedder, settings)
     with closing(Catalog.open(settings.catalog_location, create=True)) as catalog:
-        catalog.adopt_space(ActiveSpace(space, settings.embedder, embedder.scripts))
+        catalog.spaces.adopt(StoredSpace(space, settings.embedder, embedder.scripts))
         pipeline = Pipeline(catalog, VectorStore(settings.vectors_location), embedder, space)
         for order, (tenant, session, content) in enumerate(TURNS):
             said = {"tenant": tenant, "session_id": session, "turn_index": 0, "role": "user", "content": content}

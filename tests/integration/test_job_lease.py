@@ -131,6 +131,7 @@ def test_the_lease_of_a_killed_holder_ends_by_itself(shared_settings: Settings, 
 
 
 def test_without_redis_no_job_begins_and_the_message_says_what_to_start(settings: Settings) -> None:
+    settings.data_dir.mkdir()
     with pytest.raises(StreamUnavailable, match="start `scope-recall up`"):
         run_job("index", settings, connect(settings))
 

@@ -19,8 +19,9 @@ from workers.embedding.registry import load_embedder
 from workers.ingest import Arrival, Pipeline
 from workers.order import entry_order
 from workers.runtime import space_of
-from workers.stores.catalog import ActiveSpace, Catalog
+from workers.stores.catalog import Catalog
 from workers.stores.scope import Scope, ScopedTurn, in_scope
+from workers.stores.spaces import StoredSpace
 from workers.stores.vectors import VectorStore
 
 pytestmark = pytest.mark.integration
@@ -34,7 +35,7 @@ class Memory:
         embedder = load_embedder(settings.embedder, settings)
         self.space = space_of(embedder, settings)
         self.catalog = Catalog.open(settings.catalog_location, create=True)
-        self.catalog.adopt_space(ActiveSpace(self.space, settings.embedder, embedder.scripts))
+        self.catalog.spaces.adopt(StoredSpace(self.space, settings.embedder, embedder.scripts))
         self.vectors = VectorStore(settings.vectors_location)
         self.pipeline = Pipeline(self.catalog, self.vectors, embedder, self.space)
         self._entries = 0

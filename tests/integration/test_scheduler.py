@@ -56,7 +56,7 @@ def test_two_schedulers_enqueue_a_due_run_once_with_json_arguments(settings: Set
             assert len(scheduler.enqueue_jobs()) == 1
             assert scheduler.get_jobs()[0].next_enqueue_time != due
         [run] = rq_queue(MAINTENANCE, client, settings).get_jobs()
-        assert (run.func_name, run.args) == ("workers.jobs.run_maintenance", ["index"])
+        assert (run.func_name, run.args) == ("workers.jobs.run_maintenance", ["index", "2026-01-01T00:00:00+00:00"])
         assert run.id == "index-20260101T000000Z"
         assert client.ttl(run.key) > 0
         assert client.exists(f"scope-recall:rq:job:{run.id}")

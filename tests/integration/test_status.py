@@ -14,7 +14,8 @@ from workers.ingest import Arrival, Pipeline
 from workers.order import entry_order
 from workers.runtime import space_of
 from workers.status import gather_status
-from workers.stores.catalog import ActiveSpace, Catalog
+from workers.stores.catalog import Catalog
+from workers.stores.spaces import StoredSpace
 from workers.stores.vectors import VectorStore
 
 pytestmark = pytest.mark.integration
@@ -25,7 +26,7 @@ def store(settings: Settings, contents: list[str], scripts: frozenset[str] | Non
     embedder = HashingEmbedder()
     space = space_of(embedder, settings)
     catalog = Catalog.open(settings.catalog_location, create=True)
-    catalog.adopt_space(ActiveSpace(space, "hashing", scripts))
+    catalog.spaces.adopt(StoredSpace(space, "hashing", scripts))
     events = [
         TurnEvent(tenant="t", session_id="s", turn_index=n, role="user", content=content)
         for n, content in enumerate(contents)

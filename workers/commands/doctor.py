@@ -36,7 +36,7 @@ def _languages(settings: Settings) -> list[Check]:
 
     try:
         catalog = Catalog.open(settings.catalog_location)
-        active = catalog.active_space()
+        active = catalog.spaces.active()
         advice = language_advice(catalog, active) if active else None
         catalog.close()
     except ScopeRecallError:

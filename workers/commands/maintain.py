@@ -1,19 +1,22 @@
-"""`scope-recall maintain list|run`: the maintenance jobs."""
+"""`scope-recall maintain list|run|history`: the maintenance jobs."""
 
 from __future__ import annotations
 
 import click
 from rich.table import Table
+from rich.text import Text
 
 from producers.connection import connect
-from producers.terminal import DONE, HELP_OPTIONS, Terminal, command, examples
-from workers.maintenance.run import run_job
+from producers.errors import UsageError
+from producers.terminal import DONE, HELP_OPTIONS, IN_PART, Terminal, command, examples
+from workers.maintenance.run import JOBS, run_job
 from workers.schedule import maintenance_jobs, next_times
+from workers.stores.catalog import Catalog
 
 SHOWN_TIMES = 3
 
 
-@click.group(short_help="List or run the maintenance jobs.", context_settings=HELP_OPTIONS)
+@click.group(short_help="List, run or look back at the maintenance jobs.", context_settings=HELP_OPTIONS)
 def maintain() -> None:
     """Jobs that keep the stores fast; the scheduler runs them when they are due."""
 
@@ -37,17 +40,54 @@ def list_(terminal: Terminal) -> int:
 @click.argument("name")
 def run(terminal: Terminal, name: str) -> int:
     """Run the job NAME in this process and show its figures. Refused while somebody else runs it."""
-    with connect(terminal.settings) as client:
-        figures = run_job(name, terminal.settings, client)
+    with connect(terminal.settings) as client, terminal.err.status(f"running {name}"):
+        report = run_job(name, terminal.settings, client)
     if terminal.json:
-        terminal.emit({"job": name, **figures})
+        terminal.emit(report.as_json())
         return DONE
-    table = Table("figure", "value", title=name)
-    for key, value in figures.items():
-        table.add_row(key, str(value))
-    terminal.out.print(table)
+    terminal.say(f"{name}: {report.did or 'nothing was worth doing'} ({report.seconds:.1f} s)")
+    table = Table("figure", "before", "after")
+    for key in report.before | report.after:
+        table.add_row(key.replace("_", " "), _shown(report.before.get(key)), _shown(report.after.get(key)))
+    if table.row_count:
+        terminal.out.print(table)
     return DONE
+
+
+@command(
+    short_help="Show what was run, and what came of it.",
+    epilog=examples("scope-recall maintain history", "scope-recall maintain history index -n 5 --json"),
+)
+@click.argument("name", required=False)
+@click.option("-n", "limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Runs to show.")
+def history(terminal: Terminal, name: str | None, limit: int) -> int:
+    """Show the newest runs of the job NAME, or of all. Exit 1 when the last run of one of them failed."""
+    if name is not None and name not in JOBS:
+        raise UsageError(f"no maintenance job {name!r}; there are: {', '.join(JOBS)}")
+    catalog = Catalog.open(terminal.settings.catalog_location)
+    try:
+        found = catalog.runs.history(name, limit)
+        last = [catalog.runs.last(job) for job in ([name] if name else JOBS)]
+    finally:
+        catalog.close()
+    if terminal.json:
+        terminal.emit({"runs": [run.as_json() for run in found]})
+    else:
+        table = Table("job", "started", "took", "trigger", "outcome", "what it did")
+        for run in found:
+            took = f"{(run.ended - run.started).total_seconds():.1f} s" if run.ended else ""
+            started = run.started.astimezone().isoformat(" ", "seconds")
+            table.add_row(
+                run.job, started, took, run.trigger, run.outcome or "running", Text(run.error or run.did or "")
+            )
+        terminal.out.print(table)
+    return IN_PART if any(run and run.outcome == "failed" for run in last) else DONE
+
+
+def _shown(value: object) -> str:
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 maintain.add_command(list_)
 maintain.add_command(run)
+maintain.add_command(history)

@@ -44,7 +44,7 @@ def _watch(terminal: Terminal) -> int:
 
 def render(found: dict[str, Any]) -> RenderableType:
     """The status as tables. Pure."""
-    parts: list[RenderableType] = [_streams(found), _stores(found), _processes(found)]
+    parts: list[RenderableType] = [_streams(found), _stores(found), _maintenance(found), _processes(found)]
     parts += [Text(f"degraded: {line}", style="red") for line in found["degraded"]]
     parts += [Text(f"advice: {line}", style="yellow") for line in found["advice"]]
     if not found["degraded"]:
@@ -77,6 +77,16 @@ def _stores(found: dict[str, Any]) -> RenderableType:
     for space in found["spaces"]:
         shape = f"{space['dimension']} dimensions, chunks of {space['chunk_tokens']} tokens"
         table.add_row("space", space["embedder"], shape)
+    return table
+
+
+def _maintenance(found: dict[str, Any]) -> RenderableType:
+    jobs = found.get("maintenance")
+    if not jobs:
+        return Text("maintenance: nothing to look after yet")
+    table = Table("job", "schedule", "last success", "last outcome", "next", title="maintenance")
+    for name, job in jobs.items():
+        table.add_row(name, job["cron"], *(job[key] or "" for key in ("last_success", "last_outcome", "next")))
     return table
 
 

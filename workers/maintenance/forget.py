@@ -22,6 +22,7 @@ from producers.spool import erase_spooled, spooled_events
 from producers.spool_file import Record
 from workers.maintenance import erasure_proof as proof
 from workers.maintenance import redis_erasure
+from workers.maintenance.job import JobContext, Outcome
 from workers.order import order_at
 from workers.stores.catalog import Catalog
 from workers.stores.selection import Facts, Selection
@@ -101,6 +102,16 @@ def resume(settings: Settings, *, on_step: Callable[[str], None] = lambda _: Non
             return Erasure(settings, catalog, client, on_step).finish(verify=True)
     finally:
         catalog.close()
+
+
+def finish_forgets(context: JobContext) -> Outcome:
+    """The job `forget`: finish what was interrupted."""
+    reports = resume(context.settings)
+    left = [one for one in reports if not one.verified]
+    why = "; ".join(dict.fromkeys(problem for one in left for problem in one.problems))
+    problem = f"{len(left)} forgets are not proven: {why or 'bytes of them are left'}" if left else None
+    figures = {"finished": len(reports) - len(left), "left": len(left)}
+    return Outcome(f"finished {figures['finished']} forgets" if reports else None, {}, figures, problem)
 
 
 def _done(number: int, turns: int, chunks: int, erased: bool) -> Report:
@@ -194,7 +205,7 @@ class Erasure:
 
     def _erase_stored(self, forgets: Sequence[Forget]) -> None:
         """Vectors, indexes, the files of older versions, and what the catalog's own files still hold."""
-        spaces = self._catalog.spaces()
+        spaces = [one.space for one in self._catalog.spaces.all()]
         self._on_step("erasing vectors")
         with self._catalog.locks.erasing():
             for space in spaces:

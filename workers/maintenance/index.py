@@ -7,12 +7,12 @@ folds and cleans in one call, which rewrites every fragment below a million rows
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime, timedelta
 
 from producers.errors import StoreUnavailable
 from producers.events import utc_microseconds
 from workers.disk import free_bytes, shown_size
+from workers.maintenance.job import JobContext, Outcome
 from workers.stores.space import Space
 from workers.stores.vectors import IndexKind, VectorStatistics, VectorStore
 
@@ -85,24 +85,31 @@ def _check_room(location: str, size_bytes: int) -> None:
         )
 
 
-def keep_indexes(store: VectorStore, space: Space, *, now: datetime) -> dict[str, Any]:
-    """Do what `index_work` finds, while others may read and write; returns the figures before and after.
+def keep_active_indexes(context: JobContext) -> Outcome:
+    """The job `index`: `keep_indexes` over the space that recall reads."""
+    active = context.catalog.spaces.active()
+    if active is None:
+        return Outcome(None)
+    with context.catalog.locks.maintaining():
+        return keep_indexes(VectorStore(context.settings.vectors_location), active.space, now=datetime.now(UTC))
+
+
+def keep_indexes(store: VectorStore, space: Space, *, now: datetime) -> Outcome:
+    """Do what `index_work` finds, while others may read and write.
 
     One caller at a time: two would rewrite the same fragments and one of them in vain. Raises `StoreUnavailable`, also
     when the disk has no room for it: what a rewrite that fails has written may stay there, where there was least room.
     """
     before = store.statistics(space)
     work = index_work(before, store.indexed_columns(space), now=now)
-    if work:
-        _check_room(store.location, before.size_bytes)
+    if not work:
+        return Outcome(None, asdict(before), asdict(before))
+    _check_room(store.location, before.size_bytes)
+    did = []
     if work.optimize:
         store.optimize(space, keep_versions=VERSION_AGE)
+        did.append("folded new rows into the indexes")
     for column, kind in work.build:
         store.build_index(space, column, kind)
-    after = store.statistics(space) if work else before
-    return {
-        "optimized": work.optimize,
-        "built": [column for column, _ in work.build],
-        "before": asdict(before),
-        "after": asdict(after),
-    }
+        did.append(f"built the {kind} index of {column}")
+    return Outcome("; ".join(did), asdict(before), asdict(store.statistics(space)))

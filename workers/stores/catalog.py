@@ -1,4 +1,4 @@
-"""The catalog: every turn once, its chunks, and the embedding spaces. The truth: the vectors can be rebuilt from it.
+"""The catalog: every turn once and its chunks. The truth: the vectors can be rebuilt from it.
 
 Does I/O through SQLAlchemy Core. Times are microseconds since 1970 in UTC.
 """
@@ -6,23 +6,23 @@ Does I/O through SQLAlchemy Core. Times are microseconds since 1970 in UTC.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, RowMapping
 
-from producers.errors import ModelError
 from workers.stores.engine import open_engine, reading, scrub, write_transaction
 from workers.stores.imports import Imports
 from workers.stores.locks import StoreLocks
+from workers.stores.maintenance_runs import MaintenanceRuns
 from workers.stores.scope import Scope, ScopedTurn, in_scope
 from workers.stores.space import Space
-from workers.stores.tables import PENDING, chunks, spaces, turns
+from workers.stores.spaces import Spaces
+from workers.stores.tables import PENDING, chunks, turns
 from workers.stores.tombstones import Tombstones
 from workers.stores.turn_writer import KnownTurn, Outcome, TurnWrite, known_turns, mark_indexed, slices, write_turns
 
@@ -49,17 +49,6 @@ class StoredChunk:
 
 
 @dataclass(frozen=True)
-class ActiveSpace:
-    """The space that recall reads, and how to load its model."""
-
-    space: Space
-    setting: str
-    """The `embedder` setting that loads the model."""
-    scripts: frozenset[str] | None
-    """Writing systems the model speaks; None means all."""
-
-
-@dataclass(frozen=True)
 class CatalogCounts:
     """Rows in the catalog."""
 
@@ -76,6 +65,8 @@ class Catalog:
         self.locks = StoreLocks(engine)
         self.tombstones = Tombstones(engine)
         self.imports = Imports(engine)
+        self.spaces = Spaces(engine)
+        self.runs = MaintenanceRuns(engine)
 
     @classmethod
     def open(cls, location: str | Path, *, create: bool = False) -> Catalog:
@@ -151,38 +142,6 @@ class Catalog:
         with reading(self._engine) as connection:
             yield from connection.execute(query.execution_options(yield_per=10_000)).scalars()
 
-    def active_space(self) -> ActiveSpace | None:
-        """The space that recall reads; None before the first worker has started."""
-        with reading(self._engine) as connection:
-            return _active_space(connection)
-
-    def spaces(self) -> list[Space]:
-        """Every space that has ever been made, active or not."""
-        with reading(self._engine) as connection:
-            return [_space(row) for row in connection.execute(sa.select(spaces)).mappings()]
-
-    def adopt_space(self, wanted: ActiveSpace) -> None:
-        """Make `wanted` the active space if there is none yet. Raises `ModelError` when another one is active."""
-        with write_transaction(self._engine) as connection:
-            active = _active_space(connection)
-            if active is None:
-                row = {
-                    **asdict(wanted.space),
-                    "id": wanted.space.id,
-                    "setting": wanted.setting,
-                    "scripts": json.dumps(sorted(wanted.scripts)) if wanted.scripts is not None else None,
-                    "active": True,
-                    "created_at_us": time.time_ns() // 1000,
-                }
-                connection.execute(spaces.insert(), row)
-                return
-        if active.space != wanted.space:
-            raise ModelError(
-                f"this catalog's vectors were made by {_describe(active.space)}; the settings ask for "
-                f"{_describe(wanted.space)}. Vectors of two models never mix: set the embedder and chunk settings "
-                "back, or use another data dir"
-            )
-
     def scrub(self) -> None:
         """Leave no byte of deleted rows in the database's own files; it is rewritten, and writers wait meanwhile."""
         scrub(self._engine)
@@ -216,25 +175,6 @@ def _stored_chunk(row: RowMapping) -> StoredChunk:
         end=row["end"],
         kind=row["kind"],
         language=row["language"],
-    )
-
-
-def _active_space(connection: Connection) -> ActiveSpace | None:
-    row = connection.execute(sa.select(spaces).where(spaces.c.active)).mappings().first()
-    if row is None:
-        return None
-    scripts = frozenset(json.loads(row["scripts"])) if row["scripts"] is not None else None
-    return ActiveSpace(_space(row), row["setting"], scripts)
-
-
-def _space(row: RowMapping) -> Space:
-    return Space(row["embedder"], row["dimension"], row["chunk_tokens"], row["chunk_overlap"])
-
-
-def _describe(space: Space) -> str:
-    return (
-        f"{space.embedder} ({space.dimension} dimensions, chunks of {space.chunk_tokens} tokens "
-        f"with {space.chunk_overlap} shared)"
     )
 
 

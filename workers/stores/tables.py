@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
 
 METADATA = MetaData()
 
@@ -21,8 +33,10 @@ spaces = Table(
     Column("dimension", Integer, nullable=False),
     Column("chunk_tokens", Integer, nullable=False),
     Column("chunk_overlap", Integer, nullable=False),
-    Column("active", Boolean, nullable=False),
     Column("created_at_us", BigInteger, nullable=False),
+    Column("state", String(16), nullable=False),  # see `spaces.State`
+    Column("state_since_us", BigInteger),
+    Column("search", Text),  # JSON of how its index is searched; NULL: as by default
 )
 
 turns = Table(
@@ -80,6 +94,7 @@ tombstones = Table(
     Column("chunks", Integer, nullable=False),
     Column("created_at_us", BigInteger, nullable=False),
     Column("erased_at_us", BigInteger),  # NULL while the erasure is not finished
+    Column("reason", String(16), nullable=False, server_default="forget"),  # or "retention": covers nothing on its way
     Index("tombstones_by_tenant", "tenant_digest"),
 )
 
@@ -110,4 +125,40 @@ imported = Table(
     Column("file_key", String(KEY_LENGTH), nullable=False),
     Column("batch", Integer, nullable=False),
     Index("imported_by_session", "session_digest", "turn_index"),
+)
+
+maintenance_runs = Table(
+    "maintenance_runs",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("job", String(32), nullable=False),
+    Column("trigger", String(16), nullable=False),  # scheduled, on demand, manual
+    Column("due_at_us", BigInteger),  # of a scheduled run
+    Column("holder", String(256), nullable=False),  # the process
+    Column("started_at_us", BigInteger, nullable=False),
+    Column("ended_at_us", BigInteger),  # NULL while it runs, or its process was killed
+    Column("outcome", String(16)),  # see `maintenance_runs.RunOutcome`
+    Column("did", Text),  # one line
+    Column("before", Text),  # JSON of figures
+    Column("after", Text),
+    Column("error", Text),
+    UniqueConstraint("job", "due_at_us"),
+    Index("maintenance_runs_by_job", "job", "started_at_us"),
+)
+
+doomed = Table(
+    "doomed",
+    METADATA,
+    Column("turn_key", String(KEY_LENGTH), primary_key=True),  # of a turn that is gone from `turns`, not yet erased
+    Column("tombstone_id", Integer, nullable=False),
+    Index("doomed_by_tombstone", "tombstone_id"),
+)
+
+probes = Table(
+    "probes",
+    METADATA,
+    Column("id", String(256), primary_key=True),
+    Column("tenant", String(256), nullable=False),
+    Column("query", Text, nullable=False),
+    Column("evidence", Text, nullable=False),  # JSON array of turn keys, any of which answers it
 )
