@@ -15,14 +15,15 @@ import numpy as np
 
 from producers.crash_points import Point, reached
 from producers.errors import ScopeRecallError
-from producers.events import TurnEvent, utc_microseconds
+from producers.events import TurnEvent
 from workers.chunking import Chunk, Chunker
 from workers.embedding.batch import PART_SECONDS, NotEmbedded, Pace, VectorCache, embed_unique
 from workers.embedding.port import Embedder
+from workers.rows import chunk_spans, vector_rows
 from workers.stores.catalog import Catalog
 from workers.stores.lance_schema import VectorRow
-from workers.stores.space import Space, vector_id
-from workers.stores.turn_writer import WRITTEN, ChunkSpan, TurnWrite, judge
+from workers.stores.space import Space
+from workers.stores.turn_writer import WRITTEN, TurnWrite, judge
 from workers.stores.vectors import VectorStore
 
 
@@ -91,7 +92,10 @@ class Pipeline:
         reached(Point.AFTER_CHUNKING)
         embedded = self._embed(prepared, pause, pace)
         # Duplicates and stale revisions go along without chunks: the catalog judges them again and keeps their order.
-        writes = [self._write_of(item) for item in prepared]
+        writes = [
+            TurnWrite(arrival.event, arrival.order, chunk_spans(self._space, arrival.event, chunks), arrival.accepted)
+            for arrival, chunks in ((item.arrival, item.chunks) for item in prepared)
+        ]
         writes += [TurnWrite(arrival.event, arrival.order, (), arrival.accepted) for arrival in older]
         with self._catalog.locks.publishing():  # between the two stores nobody may forget
             judged = self._catalog.write(self._space, writes)
@@ -130,7 +134,7 @@ class Pipeline:
             if outcome not in WRITTEN:
                 continue
             written.append(item.arrival.event)
-            rows += self._rows_of(item, vectors)
+            rows += vector_rows(self._space, item.arrival.event, item.arrival.order, item.chunks, vectors)
             if outcome != "new":
                 revised.append(item.arrival.event.key)
         if not written:
@@ -152,47 +156,6 @@ class Pipeline:
         if turn_keys:
             with self._catalog.unchanging(turn_keys) as current:
                 self._vectors.delete_superseded(self._space, list(current.items()))
-
-    def _write_of(self, item: Prepared) -> TurnWrite:
-        event = item.arrival.event
-        spans = tuple(
-            ChunkSpan(
-                vector_id=vector_id(self._space.id, event.key, event.content_hash, chunk.index),
-                index=chunk.index,
-                total=chunk.total,
-                start=chunk.start,
-                end=chunk.end,
-                kind=chunk.kind,
-                language=chunk.language,
-            )
-            for chunk in item.chunks
-        )
-        return TurnWrite(event, item.arrival.order, spans, item.arrival.accepted)
-
-    def _rows_of(self, item: Prepared, vectors: np.ndarray) -> list[VectorRow]:
-        event = item.arrival.event
-        key, content_hash = event.key, event.content_hash
-        return [
-            VectorRow(
-                vector_id=vector_id(self._space.id, key, content_hash, chunk.index),
-                turn_key=key,
-                content_hash=content_hash,
-                entry_order=item.arrival.order,
-                tenant=event.tenant,
-                agent_id=event.agent_id,
-                session_id=event.session_id,
-                turn_index=event.turn_index,
-                role=event.role,
-                source=event.source,
-                tags=event.tags,
-                created_at_us=utc_microseconds(event.created_at),
-                text=chunk.text,
-                kind=chunk.kind,
-                language=chunk.language,
-                vector=vector,
-            )
-            for chunk, vector in zip(item.chunks, vectors, strict=True)
-        ]
 
 
 def fold(arrivals: Sequence[Arrival]) -> tuple[list[Arrival], Counter[str]]:

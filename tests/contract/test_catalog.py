@@ -186,3 +186,24 @@ def test_eight_processes_write_at_once_and_none_sees_a_lock_error(catalog_url: s
     catalog = Catalog.open(url)
     assert (catalog.counts().turns, catalog.counts().chunks, catalog.counts().pending) == (50 + 400, 450, 0)
     catalog.close()
+
+
+def test_a_stored_turn_comes_back_as_it_was_said(catalog: Catalog) -> None:
+    event = TurnEvent(
+        tenant="o'brien",
+        agent_id="a",
+        session_id="会话",
+        turn_index=3,
+        role="tool",
+        content="  说了\r\nwhat was said ",
+        speaker="Bo",
+        created_at=datetime(1969, 7, 20, 20, 17, 40, 123456, tzinfo=UTC),
+        source="x",
+        tags=("b", "a"),
+        metadata={"n": [1, None, "é"]},
+    )
+    catalog.write(SPACE, [TurnWrite(event, entry_order("5-1"), write("x", "5-1").chunks)])
+    found = catalog.stored_turns([event.key, "0" * 32])
+    assert {key: (one.event, one.entry_order, one.state) for key, one in found.items()} == {
+        event.key: (event, entry_order("5-1"), "pending")
+    }

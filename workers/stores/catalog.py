@@ -22,6 +22,7 @@ from workers.stores.maintenance_runs import MaintenanceRuns
 from workers.stores.scope import Scope, ScopedTurn, in_scope
 from workers.stores.space import Space
 from workers.stores.spaces import Spaces
+from workers.stores.stored_turns import StoredTurn, stored_turns
 from workers.stores.tables import PENDING, chunks, turns
 from workers.stores.tombstones import Tombstones
 from workers.stores.turn_writer import KnownTurn, Outcome, TurnWrite, known_turns, mark_indexed, slices, write_turns
@@ -80,6 +81,11 @@ class Catalog:
         """What the catalog holds of these identities; an unknown key is absent."""
         with reading(self._engine) as connection:
             return known_turns(connection, turn_keys)
+
+    def stored_turns(self, turn_keys: Sequence[str]) -> dict[str, StoredTurn]:
+        """The whole turns by key; one that is not there is left out."""
+        with reading(self._engine) as connection:
+            return stored_turns(connection, turn_keys)
 
     def write(self, space: Space, writes: Sequence[TurnWrite]) -> list[Outcome]:
         """Store turns and chunks as pending, in one transaction; one outcome a write, in order.
