@@ -200,6 +200,28 @@ def test_bad_places_are_reported_and_the_rest_is_imported(
     assert (report.imported, report.bad, report.left_out()) == (12, 3, {"comment": 1})
 
 
+def test_what_was_bad_in_a_file_is_told_again_though_it_is_not_read_again(
+    live_settings: Settings, catalog: Catalog, tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.lines"
+    bad.write_text("s|user|a|good\nbroken\nbroken too\ns|user|b|good too\n")
+    assert run(live_settings, catalog, bad).bad == 2
+    unchanged = run(live_settings, catalog, bad)
+    assert (unchanged.files[0].unchanged, unchanged.files[0].bad_earlier, unchanged.bad) == (True, 2, 2)
+    with bad.open("a") as grown:
+        grown.write("broken as well\n")
+    report = run(live_settings, catalog, bad)
+    assert (report.files[0].bad_count, report.files[0].bad_earlier, report.bad) == (1, 2, 3)
+    assert run(live_settings, catalog, bad).bad == 3
+    assert [bad.place for bad in run(live_settings, catalog, bad, again=True).files[0].bad] == [
+        "line 2",
+        "line 3",
+        "line 5",
+    ]
+    bad.write_text("s|user|a|good\ns|user|b|good too\n")
+    assert run(live_settings, catalog, bad).bad == 0
+
+
 def test_a_dry_run_counts_the_same_and_changes_nothing(
     live_settings: Settings, catalog: Catalog, file: Path, tmp_path: Path
 ) -> None:

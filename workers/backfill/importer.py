@@ -127,10 +127,13 @@ class Importer:
             if known.finished and known.stamp == stamp and not one.reader.in_place and not self.again:
                 report.unchanged = True
                 report.already_there = known.turns
+                report.bad_earlier = known.bad
                 return
             batch = known.batch
             if not self.again and (one.reader.in_place or has_only_grown(one.path, known.stamp)):
                 state = known.state
+        if known is not None and state is not None:
+            report.bad_earlier = known.bad
         if not self.dry_run:
             self.imports.begin(key, str(one.path), one.reader.name, stamp, anew=state is None)
         FileImport(self, one, report, key, batch).run(state)
@@ -148,6 +151,7 @@ class FileImport:
         """The last one that was planned."""
         self._pending: dict[str, TurnEvent] = {}
         self._recorded_at = time.monotonic()
+        self._bad_recorded = 0
 
     def run(self, state: State | None) -> None:
         """Read it to its end, from `state` on."""
@@ -223,7 +227,10 @@ class FileImport:
             imports.plan(self._key, self._batch, [planned for planned, _ in placed])
         if events:
             self._importer.send(events)
-        imports.sent(self._key, self._batch, turns_sent=len(events), state=state, finished=finished)
+        bad = 0
+        if state is not None or finished:  # otherwise what comes next is read once more after a kill
+            bad, self._bad_recorded = self._report.bad_count - self._bad_recorded, self._report.bad_count
+        imports.sent(self._key, self._batch, turns_sent=len(events), state=state, bad=bad, finished=finished)
 
     def _sorted_by_age(self, pending: dict[str, TurnEvent]) -> tuple[list[TurnEvent], dict[str, TurnEvent]]:
         """(turns planned before that must be sent again, turns that nobody knows by their origin)."""

@@ -41,6 +41,8 @@ class FileProgress:
     sent_batch: int
     finished: bool
     turns: int
+    bad: int
+    """Places that could not be read."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class Imports:
             sent_batch=row["sent_batch"],
             finished=row["finished"],
             turns=row["turns"],
+            bad=row["bad"],
         )
 
     def known(self, origins: Sequence[str]) -> dict[str, Known]:
@@ -144,7 +147,7 @@ class Imports:
                 row = {"file_key": file_key, "state": None, "batch": 0, "sent_batch": 0, "turns": 0, **values}
                 connection.execute(imports.insert(), row)
             else:
-                values |= {"state": None} if anew else {}
+                values |= {"state": None, "bad": 0} if anew else {}
                 connection.execute(imports.update().where(imports.c.file_key == file_key).values(values))
         found = self.progress(file_key)
         assert found is not None
@@ -167,13 +170,24 @@ class Imports:
             connection.execute(imports.update().where(imports.c.file_key == file_key).values(batch=batch))
 
     def sent(
-        self, file_key: str, batch: int, *, turns_sent: int, state: dict[str, Any] | None, finished: bool = False
+        self,
+        file_key: str,
+        batch: int,
+        *,
+        turns_sent: int,
+        state: dict[str, Any] | None,
+        bad: int = 0,
+        finished: bool = False,
     ) -> None:
-        """Everything up to this batch is on the stream, and the reader goes on from `state` (None: as before)."""
+        """Everything up to this batch is on the stream, and the reader goes on from `state` (None: as before).
+
+        `bad`: places before `state` that could not be read and are not counted yet.
+        """
         values: dict[str, Any] = {
             "batch": batch,
             "sent_batch": batch,
             "turns": imports.c.turns + turns_sent,
+            "bad": imports.c.bad + bad,
             "finished": finished,
             "updated_at_us": _now_us(),
         }

@@ -113,6 +113,7 @@ imports = Table(
     Column("sent_batch", Integer, nullable=False),  # and the last that is on the stream
     Column("finished", Boolean, nullable=False),
     Column("turns", BigInteger, nullable=False),
+    Column("bad", Integer, nullable=False, server_default="0"),  # places that could not be read
     Column("updated_at_us", BigInteger, nullable=False),
 )
 

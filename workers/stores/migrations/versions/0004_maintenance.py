@@ -41,6 +41,7 @@ def upgrade() -> None:
         sa.Column("query", sa.Text, nullable=False),
         sa.Column("evidence", sa.Text, nullable=False),
     )
+    op.add_column("imports", sa.Column("bad", sa.Integer, nullable=False, server_default="0"))
     op.add_column("tombstones", sa.Column("reason", sa.String(16), nullable=False, server_default="forget"))
     op.add_column("spaces", sa.Column("state", sa.String(16), nullable=False, server_default="standby"))
     op.add_column("spaces", sa.Column("state_since_us", sa.BigInteger))
@@ -56,5 +57,6 @@ def downgrade() -> None:
     for column in ("state", "state_since_us", "search"):
         op.drop_column("spaces", column)
     op.drop_column("tombstones", "reason")
+    op.drop_column("imports", "bad")
     for table in ("probes", "doomed", "maintenance_runs"):
         op.drop_table(table)
