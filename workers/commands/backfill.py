@@ -202,6 +202,7 @@ def _note_bad(terminal: Terminal, report: Report) -> None:
 def _bad_of(file: FileReport) -> list[str]:
     unreadable = [f"{file.path}: {file.unreadable}"] if file.unreadable is not None else []
     if file.bad_earlier:
-        earlier = f"{file.bad_earlier:,} bad place{"" if file.bad_earlier == 1 else "s"}, told when they were read; --again reads and names them again"
+        places = "bad place" if file.bad_earlier == 1 else "bad places"
+        earlier = f"{file.bad_earlier:,} {places}, told when they were read; --again reads and names them again"
         unreadable.append(f"{file.path}: {earlier}")
     return unreadable + [f"{file.path}, {bad.place}: {bad.reason}" for bad in file.bad]
