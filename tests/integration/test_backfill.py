@@ -136,10 +136,16 @@ def test_a_resumed_copy_adds_only_what_it_goes_on_with(
 
 
 @pytest.mark.parametrize("step", ["plan", "append", "sent"])
-def test_a_kill_at_any_step_sends_no_turn_under_two_identities(
-    live_settings: Settings, catalog: Catalog, file: Path, monkeypatch: pytest.MonkeyPatch, step: str
+@pytest.mark.parametrize("batches", [(3, 3, 10), (7, 2, 5)])
+def test_a_kill_at_any_step_loses_no_turn_and_sends_none_under_two_identities(
+    live_settings: Settings,
+    catalog: Catalog,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    batches: tuple[int, int, int],
 ) -> None:
-    monkeypatch.setattr(importing, "BATCH", 3)
+    """Killed twice; each run cuts the file into other batches, as the clock makes it do."""
 
     class Killed(BaseException):
         pass
@@ -158,11 +164,15 @@ def test_a_kill_at_any_step_sends_no_turn_under_two_identities(
             raise Killed
         return answer
 
-    with monkeypatch.context() as patched:
-        patched.setattr(owner, step, die_after)
-        with pytest.raises(Killed):
-            run(live_settings, catalog, file)
-    Stepped(live_settings, "backfill").settle()  # what was sent is stored before the import goes on
+    for batch in batches[:2]:
+        calls = 0
+        with monkeypatch.context() as patched:
+            patched.setattr(importing, "BATCH", batch)
+            patched.setattr(owner, step, die_after)
+            with pytest.raises(Killed):
+                run(live_settings, catalog, file)
+        Stepped(live_settings, "backfill").settle()  # what was sent is stored before the import goes on
+    monkeypatch.setattr(importing, "BATCH", batches[2])
     run(live_settings, catalog, file)
     stepped = Stepped(live_settings, "backfill")
     stepped.settle()

@@ -20,6 +20,10 @@ from workers.stores.tables import imported, imports, turns
 from workers.stores.turn_writer import slices
 
 
+UNSENT = 2**31 - 1
+"""The batch of a turn that was planned by a run that was killed before it knew that the turn was sent."""
+
+
 @dataclass(frozen=True)
 class FileStamp:
     """What tells whether a file is the one that was read before, and has only grown."""
@@ -153,8 +157,18 @@ class Imports:
         assert found is not None
         return found
 
-    def plan(self, file_key: str, batch: int, planned: Sequence[Planned]) -> None:
-        """Note what is about to be sent as this batch of the file."""
+    def take_back(self, file_key: str) -> None:
+        """Note that what was planned of the file and is not known to be sent has to be sent again, each turn by itself.
+
+        The run that sends it cuts the file into other batches: one that is sent says nothing of the rest of the old one.
+        """
+        sent_batch = sa.select(imports.c.sent_batch).where(imports.c.file_key == file_key).scalar_subquery()
+        unsure = imported.update().where(imported.c.file_key == file_key, imported.c.batch > sent_batch)
+        with write_transaction(self._engine) as connection:
+            connection.execute(unsure.values(batch=UNSENT))
+
+    def plan(self, file_key: str, batch: int, planned: Sequence[Planned], again: Sequence[str] = ()) -> None:
+        """Note what is about to be sent as this batch of the file; `again`: origins that were planned before."""
         rows = [
             {
                 "origin": one.origin,
@@ -166,7 +180,11 @@ class Imports:
             for one in planned
         ]
         with write_transaction(self._engine) as connection:
-            connection.execute(imported.insert(), rows)
+            if rows:
+                connection.execute(imported.insert(), rows)
+            for part in slices(again):
+                mine = imported.update().where(imported.c.origin.in_(part))
+                connection.execute(mine.values(file_key=file_key, batch=batch))
             connection.execute(imports.update().where(imports.c.file_key == file_key).values(batch=batch))
 
     def sent(

@@ -124,7 +124,7 @@ imported = Table(
     Column("session_digest", String(KEY_LENGTH), nullable=False),
     Column("turn_index", BigInteger, nullable=False),
     Column("file_key", String(KEY_LENGTH), nullable=False),
-    Column("batch", Integer, nullable=False),
+    Column("batch", Integer, nullable=False),  # in which it was sent last; see `imports.UNSENT`
     Index("imported_by_session", "session_digest", "turn_index"),
 )
 
