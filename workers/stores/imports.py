@@ -19,7 +19,6 @@ from workers.stores.engine import reading, write_transaction
 from workers.stores.tables import imported, imports, turns
 from workers.stores.turn_writer import slices
 
-
 UNSENT = 2**31 - 1
 """The batch of a turn that was planned by a run that was killed before it knew that the turn was sent."""
 
@@ -160,7 +159,7 @@ class Imports:
     def take_back(self, file_key: str) -> None:
         """Note that what was planned of the file and is not known to be sent has to be sent again, each turn by itself.
 
-        The run that sends it cuts the file into other batches: one that is sent says nothing of the rest of the old one.
+        The run that sends it cuts the file into other batches: that one is sent says nothing of the rest of the old.
         """
         sent_batch = sa.select(imports.c.sent_batch).where(imports.c.file_key == file_key).scalar_subquery()
         unsure = imported.update().where(imported.c.file_key == file_key, imported.c.batch > sent_batch)
