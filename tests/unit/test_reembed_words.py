@@ -50,5 +50,5 @@ def test_a_space_that_is_built_says_how_far_it_is() -> None:
 def test_a_worse_model_is_reported_with_both_figures_and_what_to_do() -> None:
     figures = {"probes": 80, "probes_are": "given", "recall": 0.71, "recall_before": 0.8}
     said = worse(figures, Space("m", 8, 256, 32))
-    assert "80 probe questions is 0.710 with m, and 0.800 with the model before" in said
+    assert "80 given questions is 0.710 with m, and 0.800 with the model before" in said
     assert all(option in said for option in ("--switch-anyway", "--cancel", "--probes"))

@@ -15,7 +15,7 @@ from producers.terminal import DONE, IN_PART, Terminal, command, examples
 from workers.embedding.registry import load_embedder
 from workers.maintenance.lease import exclusive
 from workers.maintenance.probing import read_probes
-from workers.maintenance.reembed import FILL, Reembedding, worse
+from workers.maintenance.reembed import FILL, Reembedding, probes_in_words, worse
 from workers.maintenance.run import run_job
 from workers.queues import use_prefix
 from workers.runtime import space_of
@@ -76,16 +76,20 @@ def reembed(
             return _cancel(terminal, catalog)
         if rollback:
             return _rollback(terminal, catalog)
-        asked = read_probes(probes) if probes else None
+        if probes is not None:
+            _keep(terminal, catalog, probes)
         stored = _begin(terminal, catalog, model, Plan(rate, switch_anyway))
-        if asked is not None:
-            kept = catalog.probes.keep(asked)
-            if not kept:
-                raise UsageError(f"--probes {probes}: of {len(asked):,} questions none has its evidence stored here")
-            terminal.note(f"{kept:,} of {len(asked):,} questions have their evidence stored here", style="dim")
         if detach:
             return _show(terminal, catalog)
         return _build(terminal, catalog, stored)
+
+
+def _keep(terminal: Terminal, catalog: Catalog, probes: Path) -> None:
+    asked = read_probes(probes)
+    kept = catalog.probes.keep(asked)
+    if not kept:
+        raise UsageError(f"--probes {probes}: of {len(asked):,} questions none has its evidence stored here")
+    terminal.note(f"{kept:,} of {len(asked):,} questions have their evidence stored here", style="dim")
 
 
 def _begin(terminal: Terminal, catalog: Catalog, model: str | None, plan: Plan) -> StoredSpace:
@@ -131,10 +135,10 @@ def _build(terminal: Terminal, catalog: Catalog, stored: StoredSpace) -> int:
     elif problem is not None:
         terminal.note(f"error: {problem}")
     else:
-        compared = (
-            f", recall@10 {figures['recall_before']:.3f} → {figures['recall']:.3f}" if "recall" in figures else ""
-        )
-        terminal.say(f"recall reads {stored.space.embedder} now{compared}")
+        terminal.say(f"recall reads {stored.space.embedder} now")
+        if "recall" in figures:
+            before, now = figures["recall_before"], figures["recall"]
+            terminal.say(f"recall@10 on {probes_in_words(figures)}: {before:.3f} before, {now:.3f} now")
         days = f"{terminal.settings.standby_days:g} days"
         terminal.say(f"the space before stays for {days}: `scope-recall reembed --rollback` switches back to it")
     return DONE if switched else IN_PART

@@ -210,11 +210,17 @@ class Reembedding:
         }
 
 
+def probes_in_words(figures: dict[str, Any]) -> str:
+    """What was compared by."""
+    return f"{figures['probes']} " + (
+        "given questions" if figures["probes_are"] == "given" else "parts of stored turns"
+    )
+
+
 def worse(figures: dict[str, Any], space: Space) -> str:
     """What to say of a space that was found worse, and what to do."""
-    kind = "probe questions" if figures["probes_are"] == "given" else "parts of stored turns"
     return (
-        f"recall@10 on {figures['probes']} {kind} is {figures['recall']:.3f} with {space.embedder}, and "
+        f"recall@10 on {probes_in_words(figures)} is {figures['recall']:.3f} with {space.embedder}, and "
         f"{figures['recall_before']:.3f} with the model before: reads were not switched. `scope-recall reembed "
         "--switch-anyway` does it all the same, `--cancel` drops the new space, `--probes FILE` compares by other "
         "questions"

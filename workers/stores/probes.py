@@ -52,7 +52,7 @@ class Probes:
     def keep(self, asked: Sequence[Asked]) -> int:
         """Keep these questions in place of those before; one whose evidence is not all stored is left out.
 
-        Returns how many are kept.
+        Returns how many are kept; for none those before stay.
         """
         with write_transaction(self._engine) as connection:
             rows = []
@@ -61,8 +61,8 @@ class Probes:
                 if keys and all(keys):
                     evidence = json.dumps(sorted({key for found in keys for key in found}))
                     rows.append({"id": one.id, "tenant": one.tenant, "query": one.query, "evidence": evidence})
-            connection.execute(probes.delete())
             if rows:
+                connection.execute(probes.delete())
                 connection.execute(probes.insert(), rows)
         return len(rows)
 
