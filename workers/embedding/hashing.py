@@ -29,12 +29,15 @@ class HashingEmbedder:
     Feature hashing after Weinberger et al. 2009, arXiv:0902.2206.
     """
 
+    name = "hashing-v1"
+    dimension = DIMENSION
     max_tokens = MAX_TOKENS
     scripts: frozenset[str] | None = None
 
     def __init__(self, dimension: int = DIMENSION) -> None:
-        self.dimension = dimension
-        self.name = "hashing-v1" if dimension == DIMENSION else f"hashing-v1-{dimension}"
+        if dimension != DIMENSION:
+            self.dimension = dimension
+            self.name = f"{self.name}-{dimension}"
 
     def token_counter(self) -> Callable[[str], int]:
         return lambda text: -(-len(text) // CHARS_PER_TOKEN)
