@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from producers.errors import EmbedderUnavailable, ModelError, NotReady, UsageError
-from producers.events import TurnEvent
+from producers.errors import EmbedderUnavailable, NotReady, UsageError
 from producers.settings import Settings
-from query.recall import Answer, Question, Recaller
-from stepped import Stepped, turn
+from spaced import Spaced, asked, said
+from stepped import turn
 from workers.embedding.hashing import HashingEmbedder
 from workers.embedding.registry import load_embedder
 from workers.encoders import Encoders
@@ -26,72 +24,21 @@ from workers.maintenance.dropping import SHORTEST_STANDBY, due
 from workers.maintenance.forget import forget
 from workers.maintenance.probing import read_probes
 from workers.maintenance.reembed import Reembedding, models
-from workers.maintenance.run import run_job
-from workers.runtime import build_ingest, space_of
 from workers.status import gather_status
-from workers.stores.catalog import Catalog
-from workers.stores.scope import Scope
 from workers.stores.selection import Selection
 from workers.stores.space import Space
-from workers.stores.spaces import Plan, StoredSpace
-from workers.stores.vectors import VectorStore
+from workers.stores.spaces import StoredSpace
 
 pytestmark = pytest.mark.integration
 
-WORDS = "heron weir kestrel quartz lantern harbour ledger copper willow basalt cinder mallow".split()
-
-
-def said(number: int, **fields: Any) -> TurnEvent:
-    words = [WORDS[(number * step + step) % len(WORDS)] for step in range(1, 6)]
-    return turn(f"turn {number} of many speaks of {' and '.join(words)} number{number}", number, tenant="t", **fields)
-
-
-class Fixture(Stepped):
-    """A stepped system whose catalog and vectors can be looked at by space."""
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.catalog = Catalog.open(settings.catalog_location)
-        self.vectors = VectorStore(settings.vectors_location)
-
-    def begin(self, setting: str, **plan: Any) -> Space:
-        embedder = load_embedder(setting, self.settings)
-        stored = StoredSpace(space_of(embedder, self.settings), setting, None, "building", plan=Plan(**plan))
-        return self.catalog.spaces.begin_building(stored).space
-
-    def run(self) -> str | None:
-        return run_job("reembed", self.settings, self.client).did
-
-    @property
-    def active(self) -> Space:
-        found = self.catalog.spaces.active()
-        assert found is not None
-        return found.space
-
-    def store(self, *events: TurnEvent) -> None:
-        self.push(*events)
-        self.settle()
-
-    def exact(self, space: Space) -> int:
-        """How many turns the space holds; both stores hold the same chunks of it, each once."""
-        stored = sorted(self.vectors.keys(space))
-        assert stored == list(self.catalog.vector_ids(space))
-        filled, turns = self.catalog.filling.filled_and_turns(space)
-        assert filled == turns
-        return turns
-
 
 @pytest.fixture
-def system(shared_settings: Settings) -> Fixture:
+def system(shared_settings: Settings) -> Spaced:
     models.keep(set())
-    return Fixture(shared_settings)
+    return Spaced(shared_settings)
 
 
-def asked(system: Fixture, text: str = "kestrel quartz", recaller: Recaller | None = None) -> Answer:
-    return (recaller or Recaller.open(system.settings)).recall(Question(text, Scope("t"), k=10))
-
-
-def test_a_new_model_is_built_beside_switched_to_back_and_the_old_one_dropped(system: Fixture) -> None:
+def test_a_new_model_is_built_beside_switched_to_back_and_the_old_one_dropped(system: Spaced) -> None:
     system.store(*map(said, range(60)))
     old = system.active
     new = system.begin("hashing:128")
@@ -123,7 +70,7 @@ def test_a_new_model_is_built_beside_switched_to_back_and_the_old_one_dropped(sy
 
 
 def test_what_is_revised_or_forgotten_while_it_is_embedded_does_not_come_back(
-    system: Fixture, monkeypatch: pytest.MonkeyPatch
+    system: Spaced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system.store(*map(said, range(20)), *[said(n, session_id="gone") for n in range(20, 30)])
     new = system.begin("hashing:128")
@@ -152,7 +99,7 @@ def test_what_is_revised_or_forgotten_while_it_is_embedded_does_not_come_back(
 
 
 def test_a_model_that_is_away_holds_up_no_live_turn_and_its_space_is_filled_when_it_is_back(
-    system: Fixture, monkeypatch: pytest.MonkeyPatch
+    system: Spaced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system.store(*map(said, range(5)))
     new = system.begin("hashing:128")
@@ -176,7 +123,7 @@ def test_a_model_that_is_away_holds_up_no_live_turn_and_its_space_is_filled_when
 
 
 def test_a_text_that_only_the_new_model_refuses_is_stored_and_keeps_reads_from_being_switched(
-    system: Fixture, monkeypatch: pytest.MonkeyPatch
+    system: Spaced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embed = HashingEmbedder.embed_passages
 
@@ -200,7 +147,7 @@ def test_a_text_that_only_the_new_model_refuses_is_stored_and_keeps_reads_from_b
     assert system.active == new
 
 
-def test_a_worse_model_is_not_switched_to_says_so_and_can_be_switched_to_anyway(system: Fixture) -> None:
+def test_a_worse_model_is_not_switched_to_says_so_and_can_be_switched_to_anyway(system: Spaced) -> None:
     system.store(*map(said, range(60)))
     old, new = system.active, system.begin("hashing:2")
     with pytest.raises(NotReady, match=r"recall@10 on 60 parts of stored turns is 0\.\d+ with hashing-v1-2.*--cancel"):
@@ -219,7 +166,7 @@ def test_a_worse_model_is_not_switched_to_says_so_and_can_be_switched_to_anyway(
     assert not any("--switch-anyway" in line for line in gather_status(system.settings)["advice"])
 
 
-def test_given_questions_decide_and_go_with_what_they_ask_for(system: Fixture, tmp_path: Path) -> None:
+def test_given_questions_decide_and_go_with_what_they_ask_for(system: Spaced, tmp_path: Path) -> None:
     system.store(*map(said, range(40)), said(50, session_id="gone"))
     path = tmp_path / "probes.jsonl"
     questions = [
@@ -257,79 +204,7 @@ def test_a_wrong_file_of_questions_is_named(tmp_path: Path, line: str, why: str)
         read_probes(tmp_path / "none")
 
 
-def test_a_running_recaller_answers_from_the_old_space_until_the_new_model_is_loaded(
-    system: Fixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    system.store(*map(said, range(30)))
-    recaller = Recaller.open(system.settings)
-    assert asked(system, recaller=recaller).embedder == "hashing-v1"
-    new = system.begin("hashing:128")
-    system.run()
-    assert system.active == new
-    loaded = threading.Event()
-
-    def load(name: str, settings: Settings) -> Any:
-        assert loaded.wait(60)
-        return load_embedder(name, settings)
-
-    monkeypatch.setattr("query.models.load_embedder", load)
-    for number in range(3):
-        answer = asked(system, f"number{number}", recaller)
-        assert (answer.embedder, answer.degraded) == ("hashing-v1", [])
-        assert answer.hits[0].turn_index == number
-    system.store(said(31))
-    assert asked(system, "number31", recaller).hits[0].turn_index == 31, "the old space is written to all the while"
-    loaded.set()
-    deadline = time.monotonic() + 60
-    while (answer := asked(system, "number31", recaller)).embedder != "hashing-v1-128":
-        assert answer.hits[0].turn_index == 31
-        assert time.monotonic() < deadline
-    assert (answer.hits[0].turn_index, answer.degraded) == (31, [])
-
-
-def test_a_recaller_that_cannot_load_the_new_model_stays_with_the_old_space_while_there_is_one(
-    system: Fixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    system.store(*map(said, range(30)))
-    recaller = Recaller.open(system.settings)
-    asked(system, recaller=recaller)
-    old, new = system.active, system.begin("hashing:128")
-    system.run()
-
-    def load(name: str, settings: Settings) -> Any:
-        raise ModelError(f"embedder {name}: not on this machine")
-
-    monkeypatch.setattr("query.models.load_embedder", load)
-    for _ in range(20):
-        assert asked(system, recaller=recaller).embedder == "hashing-v1"
-        time.sleep(0.01)
-    system.catalog.spaces.retire(old)
-    answer = asked(system, "number5", recaller)
-    assert (answer.embedder, answer.hits[0].turn_index) == (new.embedder, 5), "by its words alone"
-    assert "not on this machine" in answer.degraded[0]
-
-
-def test_a_worker_goes_on_after_a_switch_although_its_setting_is_the_old_model(system: Fixture) -> None:
-    system.store(*map(said, range(10)))
-    old, new = system.active, system.begin("hashing:128")
-    system.run()
-    assert system.settings.embedder == "hashing"
-    pipeline, _ = build_ingest(system.settings, system.client)
-    assert pipeline.active.space == new
-    assert asked(system, "number3").embedder == "hashing-v1-128"
-    [advice] = [line for line in gather_status(system.settings)["advice"] if "SCOPE_RECALL_EMBEDDER" in line]
-    assert "SCOPE_RECALL_EMBEDDER=hashing:128" in advice
-    following = system.settings.model_copy(update={"embedder": "hashing:128"})
-    assert not any("SCOPE_RECALL_EMBEDDER" in line for line in gather_status(following)["advice"])
-    assert build_ingest(following, system.client)[0].active.space == new
-    with pytest.raises(ModelError, match=r"hashing-v1-128 .*hashing-v1-32 "):
-        build_ingest(system.settings.model_copy(update={"embedder": "hashing:32"}), system.client)
-    system.catalog.spaces.retire(old)
-    with pytest.raises(ModelError, match=r"hashing-v1-128 .*hashing-v1 "):
-        build_ingest(system.settings, system.client)
-
-
-def test_the_rate_is_kept_and_what_is_done_is_shown(system: Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rate_is_kept_and_what_is_done_is_shown(system: Spaced, monkeypatch: pytest.MonkeyPatch) -> None:
     system.store(*map(said, range(60)))
     new = system.begin("hashing:128", rate=20.0)
     monkeypatch.setattr(filling, "FIRST_TURNS", 10)
