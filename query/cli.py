@@ -21,6 +21,7 @@ _SUBCOMMANDS = {
     "dead": ("workers.commands.dead", "List, replay or drop dead letters."),
     "forget": ("workers.commands.forget", "Erase a tenant's, session's or agent's turns, and prove it."),
     "maintain": ("workers.commands.maintain", "List, run or look back at the maintenance jobs."),
+    "reembed": ("workers.commands.reembed", "Change the embedder without downtime, or back."),
     "doctor": ("workers.commands.doctor", "Check the installation and say what to change."),
     "settings": ("producers.cli", "List the settings and their values."),
     "intake": ("workers.commands.parts", "Run the intake: stream to ingest jobs."),

@@ -75,6 +75,7 @@ def ingest(lane: Lane, entry_ids: list[str], delivery: int) -> None:
             ledger.release(entry_ids)
             log.info("batch_given_back", lane=lane, entries=len(entry_ids), reason=str(why))
             return
+    resident.upkeep.follow(resident.pipeline.active.space)
     resident.upkeep.after_batch()
 
 

@@ -33,6 +33,10 @@ class Upkeep:
         self._space = space
         self._batches = 0
 
+    def follow(self, space: Space) -> None:
+        """Look at the table of this space from now on: recall reads it."""
+        self._space = space
+
     def after_batch(self) -> None:
         """Count one batch, and look at the table when it is time to."""
         from rq.exceptions import DuplicateJobError

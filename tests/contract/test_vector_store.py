@@ -275,3 +275,18 @@ def test_an_index_is_known_by_its_column_and_not_built_again_under_another_name(
     assert names == ["other"]
     assert again.statistics(SPACE).indexed_at_us is not None
     assert len(again.lexical(SPACE, "hello", Scope("t"), 50)) == 20
+
+
+def test_a_dropped_table_is_gone_from_the_disk_and_can_be_made_again(store: VectorStore, tmp_path: Path) -> None:
+    store.drop(SPACE)
+    assert list(tmp_path.iterdir()) == [], "dropping what is not there makes nothing"
+    store.upsert(SPACE, [row(number) for number in range(3)])
+    other = VectorStore(store.location)
+    assert other.statistics(SPACE).rows == 3
+    store.drop(SPACE)
+    store.drop(SPACE)
+    assert list((tmp_path / "vectors").iterdir()) == []
+    assert other.dense(SPACE, unit_vector(0), Scope("t"), 5) == [], "also with a handle on it"
+    store.upsert(SPACE, [row(7)])
+    assert list(store.keys(SPACE)) == list(other.keys(SPACE)) == ["v7"]
+    assert TERMS in store.indexed_columns(SPACE)

@@ -62,7 +62,7 @@ def test_failed_writes_of_lancedb_leave_no_files_behind(stepped: Stepped, step: 
     for first in (0, 50):
         stepped.push(*[turn(f"turn {number}", number) for number in range(first, first + 50)])
         stepped.settle()
-    store, space = stepped.pipeline._vectors, stepped.pipeline._space
+    store, space = stepped.pipeline._vectors, stepped.pipeline.active.space
     folder = Path(store.location)
     before = sorted(folder.rglob("*"))
     act: Callable[[], object] = {
@@ -112,7 +112,7 @@ def test_a_full_spool_keeps_what_it_has_and_takes_more_when_there_is_room(settin
 def test_maintenance_leaves_the_room_that_turns_need(stepped: Stepped, monkeypatch: pytest.MonkeyPatch) -> None:
     stepped.push(turn("hello"))
     stepped.settle()
-    store, space = stepped.pipeline._vectors, stepped.pipeline._space
+    store, space = stepped.pipeline._vectors, stepped.pipeline.active.space
     monkeypatch.setattr(index, "index_work", lambda *args, **kwargs: index.IndexWork(True, ()))
     monkeypatch.setattr(index, "free_bytes", lambda location: index.RESERVED_BYTES)
     monkeypatch.setattr(LanceConnection, "write", None)  # nothing is even tried

@@ -37,6 +37,7 @@ spaces = Table(
     Column("state", String(16), nullable=False),  # see `spaces.State`
     Column("state_since_us", BigInteger),
     Column("search", Text),  # JSON of how its index is searched; NULL: as by default
+    Column("plan", Text),  # JSON of how a space is built, see `spaces.Plan`; NULL: as the settings say
 )
 
 turns = Table(

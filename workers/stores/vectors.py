@@ -220,6 +220,11 @@ class VectorStore:
         """
         self._lance.write(space, drop_history)
 
+    def drop(self, space: Space) -> None:
+        """Delete the space's whole table; for one that nobody writes to any more."""
+        self._lance.drop(space)
+        self._searchable.discard(space.id)
+
     def optimize(self, space: Space, *, keep_versions: timedelta) -> None:
         """Join small fragments, fold new rows into every index, drop versions older than `keep_versions`."""
         self._lance.write(space, lambda table: table.optimize(cleanup_older_than=keep_versions))
