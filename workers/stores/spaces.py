@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection, Engine, RowMapping
 
 from producers.errors import ModelError
 from workers.stores.engine import reading, write_transaction
+from workers.stores.index_search import DEFAULT_SEARCH, IndexSearch
 from workers.stores.space import Space
 from workers.stores.tables import spaces
 
@@ -30,6 +31,8 @@ class StoredSpace:
     scripts: frozenset[str] | None
     """Writing systems the model speaks; None means all."""
     state: State = "active"
+    search: IndexSearch = DEFAULT_SEARCH
+    """How its vector index is asked."""
 
 
 class Spaces:
@@ -48,6 +51,17 @@ class Spaces:
         with reading(self._engine) as connection:
             query = sa.select(spaces).order_by(spaces.c.created_at_us, spaces.c.id)
             return [_stored(row) for row in connection.execute(query).mappings()]
+
+    def search(self, space: Space) -> IndexSearch:
+        """How the space's vector index is asked at present; the defaults for a space that is not known."""
+        with reading(self._engine) as connection:
+            text = connection.execute(sa.select(spaces.c.search).where(spaces.c.id == space.id)).scalar()
+            return IndexSearch.from_text(text)
+
+    def set_search(self, space: Space, search: IndexSearch) -> None:
+        """From now on the space's vector index is asked like this."""
+        with write_transaction(self._engine) as connection:
+            connection.execute(spaces.update().where(spaces.c.id == space.id).values(search=search.as_text()))
 
     def adopt(self, wanted: StoredSpace) -> None:
         """Make `wanted` the active space if there is none yet. Raises `ModelError` when another one is active."""
@@ -80,7 +94,7 @@ def _active(connection: Connection) -> StoredSpace | None:
 def _stored(row: RowMapping) -> StoredSpace:
     scripts = frozenset(json.loads(row["scripts"])) if row["scripts"] is not None else None
     space = Space(row["embedder"], row["dimension"], row["chunk_tokens"], row["chunk_overlap"])
-    return StoredSpace(space, row["setting"], scripts, row["state"])
+    return StoredSpace(space, row["setting"], scripts, row["state"], IndexSearch.from_text(row["search"]))
 
 
 def _row(stored: StoredSpace) -> dict[str, object]:
