@@ -14,7 +14,7 @@ from croniter import CroniterError, croniter  # type: ignore[import-untyped]  # 
 from producers.errors import SettingsError
 from producers.settings import Settings
 
-NAMES = ("compact", "index", "forget")
+NAMES = ("index", "compact", "forget")
 """Of each there is a setting NAME_cron, and a function in `maintenance.run.JOBS`."""
 EXAMPLE = "*/5 * * * *"
 

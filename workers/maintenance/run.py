@@ -21,8 +21,8 @@ from workers.stores.catalog import Catalog
 from workers.stores.maintenance_runs import RunOutcome, Trigger
 
 JOBS: dict[str, Job] = {
-    "compact": keep_compact,
     "index": keep_every_index,
+    "compact": keep_compact,
     "forget": finish_forgets,
 }
 POLL = 0.1
