@@ -37,7 +37,7 @@ SCALAR_COLUMNS = ("vector_id", "turn_key", "tenant", "session_id")
 """
 
 VECTOR_INDEX_MIN_BYTES = 100_000 * 384 * 4
-"""Of vectors. Below it the exact scan answers in 200 ms or less on two cores; above it HNSW costs minutes, once."""
+"""Of vectors. Below it the exact scan answers in 100 ms or less on two cores; above it HNSW costs minutes, once."""
 PQ_MIN_BYTES = 4_000_000 * 384 * 4
 """Above it a graph takes an hour to build, and PQ, which finds less and must refine more, minutes."""
 REBUILD_UNINDEXED_SHARE = 0.5

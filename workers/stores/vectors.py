@@ -238,10 +238,10 @@ class VectorStore:
         where = selection_filter(selection, cutoff)
         return self._lance.write(space, lambda table: erase_rows(table, where)) or 0
 
-    def rebuild_indexes(self, space: Space) -> None:
+    def rebuild_indexes(self, space: Space, *, fine: bool = False) -> None:
         """Build every index anew: one that is only folded keeps the words and vectors of deleted rows."""
         for column, index in sorted(self.indexes(space).items()):
-            self.build_index(space, column, index.kind)
+            self.build_index(space, column, index.kind, fine=fine)
 
     def drop_history(self, space: Space) -> None:
         """Delete every file that the newest version does not need, also what an interrupted write left.
