@@ -15,6 +15,7 @@ from producers.errors import ModelError, NotReady, StoreUnavailable
 from producers.events import TurnEvent
 from workers.order import entry_order
 from workers.stores.catalog import Catalog
+from workers.stores.index_search import IndexSearch
 from workers.stores.scope import Scope
 from workers.stores.space import Space, vector_id
 from workers.stores.spaces import StoredSpace
@@ -139,6 +140,17 @@ def test_a_second_model_is_refused_naming_both(catalog: Catalog) -> None:
     assert "hashing-v1" in str(caught.value)
     assert "multilingual-e5-small" in str(caught.value)
     assert catalog.spaces.active() == ACTIVE
+
+
+def test_a_space_remembers_how_its_index_is_asked(catalog: Catalog) -> None:
+    other = Space("another", 8, 64, 8)
+    assert catalog.spaces.search(SPACE) == catalog.spaces.search(other) == IndexSearch()
+    found = IndexSearch(refine=8, ef=600, trained_rows=200_000, checked_at_us=1_769_850_000_000_000, recall=0.981)
+    catalog.spaces.set_search(SPACE, found)
+    catalog.spaces.set_search(other, found)
+    assert catalog.spaces.search(SPACE) == found
+    assert catalog.spaces.search(other) == IndexSearch()
+    assert [stored.search for stored in catalog.spaces.all()] == [found]
 
 
 def test_a_catalog_that_does_not_exist_is_not_made_by_reading(tmp_path: Path) -> None:

@@ -61,11 +61,12 @@ def dense_recall(
 ) -> float:
     """Mean share of each question's evidence among its first 10 turns by cosine, within its tenant; 1.0 for none."""
     found = []
+    how = catalog.spaces.search(space)
     for probe in probes:
         pause()
         scope = Scope(probe.tenant)
         vector = embedder.embed_query(probe.query)[0]
-        ids = [one.vector_id for one in vectors.dense(space, vector, scope, RANKS * CHUNKS_PER_TURN)]
+        ids = [one.vector_id for one in vectors.dense(space, vector, scope, RANKS * CHUNKS_PER_TURN, how)]
         chunks = catalog.hydrate(ids, scope, space)
         ranked = list(dict.fromkeys(chunks[key].turn_key for key in ids if key in chunks))[:RANKS]
         found.append(len(probe.evidence.intersection(ranked)) / len(probe.evidence))

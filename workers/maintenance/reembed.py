@@ -20,7 +20,7 @@ from workers.embedding.port import Embedder
 from workers.encoding import Encoder, load_model
 from workers.maintenance.dropping import drop, due
 from workers.maintenance.filling import Filled, Filling, Stopped
-from workers.maintenance.index import keep_indexes
+from workers.maintenance.index import keep_indexes_of
 from workers.maintenance.job import JobContext, Outcome
 from workers.maintenance.lease import exclusive
 from workers.maintenance.probing import dense_recall, probes_of
@@ -175,7 +175,7 @@ class Reembedding:
                 self._catalog.spaces.note(fresh.space, verdict=figures)
                 return Outcome(None, after=figures, problem=worse(figures, fresh.space))
         with self._catalog.locks.maintaining():
-            keep_indexes(self._vectors, fresh.space, now=datetime.now(UTC))
+            keep_indexes_of(fresh, self._vectors, self._catalog, self._settings)
         if not self._holds() or self._lacks_more(fresh.space, allowed):
             return Outcome(None, after=figures)
         try:

@@ -21,6 +21,7 @@ from sqlalchemy.engine import Connection, Engine, RowMapping
 from producers.errors import ModelError, NotReady, StoreUnavailable, UsageError
 from producers.events import from_utc_microseconds
 from workers.stores.engine import reading, write_transaction
+from workers.stores.index_search import DEFAULT_SEARCH, IndexSearch
 from workers.stores.space import Space
 from workers.stores.space_filling import filled_and_turns
 from workers.stores.tables import spaces
@@ -57,6 +58,8 @@ class StoredSpace:
     since: datetime | None = field(default=None, compare=False)
     """When it came into this state."""
     plan: Plan = field(default=Plan(), compare=False)
+    search: IndexSearch = DEFAULT_SEARCH
+    """How its vector index is asked."""
 
 
 class Spaces:
@@ -87,6 +90,17 @@ class Spaces:
         """The space that recall read until the last switch, while it is kept."""
         kept = [one for one in self.all() if one.state == "standby"]
         return max(kept, key=lambda one: one.since.timestamp() if one.since else 0.0, default=None)
+
+    def search(self, space: Space) -> IndexSearch:
+        """How the space's vector index is asked at present; the defaults for a space that is not known."""
+        with reading(self._engine) as connection:
+            text = connection.execute(sa.select(spaces.c.search).where(spaces.c.id == space.id)).scalar()
+            return IndexSearch.from_text(text)
+
+    def set_search(self, space: Space, search: IndexSearch) -> None:
+        """From now on the space's vector index is asked like this."""
+        with write_transaction(self._engine) as connection:
+            connection.execute(spaces.update().where(spaces.c.id == space.id).values(search=search.as_text()))
 
     def adopt(self, wanted: StoredSpace) -> None:
         """Make `wanted` the active space if there is none yet. Raises `ModelError` when it is none that is written."""
@@ -211,7 +225,8 @@ def _stored(row: RowMapping) -> StoredSpace:
     space = Space(row["embedder"], row["dimension"], row["chunk_tokens"], row["chunk_overlap"])
     plan = Plan(**json.loads(row["plan"])) if row["plan"] is not None else Plan()
     since = from_utc_microseconds(row["state_since_us"])
-    return StoredSpace(space, row["setting"], scripts, row["state"], since, plan)
+    search = IndexSearch.from_text(row["search"])
+    return StoredSpace(space, row["setting"], scripts, row["state"], since, plan, search)
 
 
 def _row(stored: StoredSpace) -> dict[str, object]:
