@@ -14,7 +14,7 @@ from croniter import CroniterError, croniter  # type: ignore[import-untyped]  # 
 from producers.errors import SettingsError
 from producers.settings import Settings
 
-NAMES = ("index", "forget")
+NAMES = ("index", "forget", "retention", "reconcile")
 """Of each there is a setting NAME_cron, and a function in `maintenance.run.JOBS`."""
 EXAMPLE = "*/5 * * * *"
 

@@ -16,12 +16,16 @@ from workers.maintenance.forget import finish_forgets
 from workers.maintenance.index import keep_active_indexes
 from workers.maintenance.job import Job, JobContext
 from workers.maintenance.lease import exclusive
+from workers.maintenance.reconcile import reconcile
+from workers.maintenance.retention import apply_retention
 from workers.stores.catalog import Catalog
 from workers.stores.maintenance_runs import RunOutcome, Trigger
 
 JOBS: dict[str, Job] = {
     "index": keep_active_indexes,
     "forget": finish_forgets,
+    "retention": apply_retention,
+    "reconcile": reconcile,
 }
 POLL = 0.1
 """Seconds between two looks at a lease that is waited for."""
