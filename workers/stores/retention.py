@@ -110,6 +110,8 @@ class Retention:
         is the tombstone that they are added to; None makes one. `keep` gets its number, how many turns go, and their
         contents, longest first, while they are there. Raises `StoreUnavailable`.
         """
+        if not rules:
+            return None
         query = sa.select(_due(rules, now, span).c.turn_key).limit(PIECE)
         with reading(self._engine) as connection:  # most sessions have nothing due, and need no writer's place
             if connection.execute(query.limit(1)).first() is None:
