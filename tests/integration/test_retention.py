@@ -52,8 +52,7 @@ def system(shared_settings: Settings) -> Stepped:
     """90 days of two tenants are stored."""
     stepped = Stepped(shared_settings.model_copy(update={"retention": THIRTY_DAYS, "lease": 1.0, "batch_wait": 0.0}))
     for tenant in ("acme", "o'brien"):
-        stepped.push(*(said(day, tenant) for day in range(SPAN_DAYS)))
-    stepped.settle()
+        stepped.store(*(said(day, tenant) for day in range(SPAN_DAYS)))
     assert stepped.counts() == (180, 180, 180)
     return stepped
 

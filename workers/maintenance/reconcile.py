@@ -81,12 +81,15 @@ class Repair:
         self._repair = VectorRepair(context.settings.vectors_location)
         self.problems: list[str] = []
         """Of the space that was looked at last."""
+        self._forgotten = False
+        """Whether the space held turns that the catalog does not know any more."""
         self.sampled: dict[str, Any] = {}
         """How a sample of the active space's vectors agrees with fresh ones."""
 
     def space(self, stored: StoredSpace) -> Counter[str]:
         """Compare and repair one space; returns what was found and done. Raises `StoreUnavailable`."""
         self.problems = []
+        self._forgotten = False
         try:
             return self._compare(stored)
         except StoreDamaged as error:
@@ -105,6 +108,8 @@ class Repair:
                 log.info("reconciling", space=space.id, ranges=f"{number}/{len(ranges)}", embedded=found["embedded"])
         except (ModelError, EmbedderUnavailable) as error:
             self.problems.append(f"vectors could not be computed, and the next run goes on: {error}")
+        if self._forgotten:
+            self._erase_deleted(space)
         found["reindexed"] = self._keep_searchable(space)
         if stored.state == "active" or fresh.loaded:
             found["differing"] = self._sample(fresh)
@@ -156,8 +161,19 @@ class Repair:
     def _delete_surplus(self, space: Space, ids: Sequence[str]) -> int:
         with self._catalog.locks.publishing(), self._catalog.chunk_rows.unchanging(space, ids) as wanted:
             surplus = [key for key in ids if key not in wanted]
+            turns = self._repair.turn_keys(space, surplus)
+            self._forgotten |= len(self._catalog.known(list(turns))) < len(turns)
             self._repair.delete(space, surplus)
         return len(surplus)
+
+    def _erase_deleted(self, space: Space) -> None:
+        """Leave no byte of the deleted rows: an older copy that was put back holds what was forgotten since."""
+        with self._catalog.locks.maintaining():
+            with self._catalog.locks.erasing():
+                self._vectors.erase_deleted(space)
+            self._vectors.rebuild_indexes(space)
+            with self._catalog.locks.erasing():
+                self._vectors.drop_history(space)
 
     def _discard_if_damaged(self, space: Space, *, indexes: bool) -> int:
         """Drop a table that cannot be read, 1 if so; where only its `indexes` are broken they are built anew."""

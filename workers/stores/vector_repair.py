@@ -29,15 +29,20 @@ class VectorRepair:
         """What the table holds in the range."""
         bounds = [f"{KEY} >= {quoted(keys.low)}"] if keys.low is not None else []
         bounds += [f"{KEY} < {quoted(keys.high)}"] if keys.high is not None else []
-        # `turn_key` as well: an index could answer for the key alone, and a broken data file would not be noticed.
-        ids: list[str] = self._lance.read(space, lambda table: _ids(table, " AND ".join(bounds)), [])
+        ids: list[str] = self._lance.read(space, lambda table: _column(table, KEY, " AND ".join(bounds)), [])
         once: set[str] = set()
         doubled = {one for one in ids if one in once or once.add(one)}  # type: ignore[func-returns-value]
         return StoredKeys(once, doubled)
 
     def present(self, space: Space, vector_ids: Sequence[str]) -> set[str]:
         """Those of the ids that the table holds."""
-        found: list[str] = self._lance.read(space, lambda table: _ids(table, any_of(KEY, vector_ids)), [])
+        found: list[str] = self._lance.read(space, lambda table: _column(table, KEY, any_of(KEY, vector_ids)), [])
+        return set(found)
+
+    def turn_keys(self, space: Space, vector_ids: Sequence[str]) -> set[str]:
+        """Whose rows these are."""
+        where = any_of(KEY, vector_ids)
+        found: list[str] = self._lance.read(space, lambda table: _column(table, "turn_key", where), [])
         return set(found)
 
     def delete(self, space: Space, vector_ids: Sequence[str]) -> None:
@@ -63,7 +68,8 @@ class VectorRepair:
         self._lance.connect().drop_table(space.id, ignore_missing=True)
 
 
-def _ids(table: Any, where: str) -> list[str]:
+def _column(table: Any, name: str, where: str) -> list[str]:
+    # Both columns: an index could answer for the key alone, and a broken data file would not be noticed.
     query = table.search().select([KEY, "turn_key"])
-    ids: list[str] = (query.where(where) if where else query).to_arrow()[KEY].to_pylist()
-    return ids
+    values: list[str] = (query.where(where) if where else query).to_arrow()[name].to_pylist()
+    return values
