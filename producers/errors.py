@@ -11,6 +11,7 @@
     │   ├── StreamFull         the stream is at its high-water mark
     │   ├── EmbedderUnavailable  the embedding service does not answer or is overloaded
     │   └── StoreUnavailable   the catalog or the vector store cannot be used right now
+    │       └── StoreDamaged   files of a vector table are missing or broken; it is built anew from the catalog
     ├── PoisonError            this event can never be stored; it becomes a dead letter
     ├── ModelError             a model cannot be loaded or must not be used; names it
     └── NotReady               the data dir, catalog or a process that is needed is not there
@@ -74,6 +75,10 @@ class EmbedderUnavailable(RetryableError):
 
 class StoreUnavailable(RetryableError):
     """The catalog or the vector store cannot be used right now."""
+
+
+class StoreDamaged(StoreUnavailable):
+    """Files of a vector table are missing or broken; the job `reconcile` builds it anew from the catalog."""
 
 
 class PoisonError(ScopeRecallError):

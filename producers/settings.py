@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import json
 import os
 import re
 import tempfile
@@ -18,8 +19,10 @@ from urllib.parse import quote
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import SettingsError as NotJson
 
 from producers.errors import SettingsError
+from producers.retention import RetentionRule, check_distinct
 
 ENV_PREFIX = "SCOPE_RECALL_"
 SOCKET_PATH_LIMIT = 100
@@ -113,6 +116,12 @@ class Settings(BaseSettings):
         0.95, ge=0, le=1, description="Least recall@50 of a vector index against an exact scan."
     )
     forget_cron: str = Field("*/10 * * * *", description="When forgets that were interrupted are finished.")
+    retention_cron: str = Field("40 2 * * *", description="When turns go that the retention rules no longer keep.")
+    reconcile_cron: str = Field(
+        "10 3 * * *", description="When the vectors are compared with the catalog and repaired."
+    )
+
+    retention: tuple[RetentionRule, ...] = Field((), description="Rules by which turns are removed; none: all stay.")
 
     reembed_cron: str = Field("* * * * *", description="When a re-embedding that was begun goes on.")
     reembed_rate: float = Field(0.0, ge=0, description="Most turns a second that a re-embedding takes; 0: no limit.")
@@ -131,6 +140,12 @@ class Settings(BaseSettings):
     def _redis_scheme(cls, value: str | None) -> str | None:
         if value is not None and not value.startswith(("redis://", "rediss://", "unix://")):
             raise ValueError("must start with redis://, rediss:// or unix://")
+        return value
+
+    @field_validator("retention")
+    @classmethod
+    def _one_rule_each(cls, value: tuple[RetentionRule, ...]) -> tuple[RetentionRule, ...]:
+        check_distinct(value)
         return value
 
     def high_water_of(self, lane: Lane) -> tuple[str, int]:
@@ -166,7 +181,11 @@ class Settings(BaseSettings):
         """The settings that were given, as environment variables for a child process."""
         values = self.model_dump(mode="json", exclude_unset=True)
         values["data_dir"] = str(self.data_dir)
-        return {ENV_PREFIX + name.upper(): str(value) for name, value in values.items() if value is not None}
+        return {
+            ENV_PREFIX + name.upper(): json.dumps(value) if isinstance(value, list) else str(value)
+            for name, value in values.items()
+            if value is not None
+        }
 
     @classmethod
     def settings_customise_sources(
@@ -191,10 +210,16 @@ def load_settings(config: Path | None = None, **overrides: Any) -> Settings:
         return Settings(**{**silent, **given})
     except ValidationError as error:
         first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
+        name, *inside = first["loc"] or ("",)
+        where = ", ".join([str(name), *(f"rule {part + 1}" if isinstance(part, int) else part for part in inside)])
         raise SettingsError(
-            f"setting {name} = {shown(name, first['input'])!r}: {first['msg']}. "
-            f"Set it by a command's option, by {ENV_PREFIX}{name.upper()}, or in the --config file."
+            f"setting {where} = {shown(str(name), first['input'])!r}: {first['msg']}. "
+            f"Set it by a command's option, by {ENV_PREFIX}{str(name).upper()}, or in the --config file."
+        ) from None
+    except NotJson:
+        raise SettingsError(
+            f"environment variable {ENV_PREFIX}RETENTION: not valid JSON; it takes a list of rules, such as "
+            '[{"tenant": "acme", "max_age_days": 30}]'
         ) from None
 
 

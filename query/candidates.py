@@ -13,6 +13,7 @@ import numpy as np
 
 from producers.errors import ScopeRecallError
 from producers.scripts import foreign_scripts
+from workers.completeness import Completeness
 from workers.embedding.port import Embedder
 from workers.embedding.registry import recommended_multilingual
 from workers.stores.catalog import Catalog, StoredChunk
@@ -47,6 +48,7 @@ class CandidateSearch:
         self._vectors = vectors
         self._space = space
         self._embedder = embedder
+        self._completeness = Completeness(catalog, vectors, space)
 
     def gather(self, text: str, scope: Scope, wide: int) -> Pool:
         """Candidates for `wide` turns from each leg. A leg that fails stays out, and `degraded` says so.
@@ -75,6 +77,8 @@ class CandidateSearch:
         ids = list(dict.fromkeys([*scored, *(pool.lexical or {})]))
         pool.chunks = self._catalog.hydrate(ids, scope, self._space)
         self._keep_hydrated(pool, scored, vector)
+        missing = self._completeness.problem(suspicious=not ids)
+        pool.degraded += [missing] if missing else []
         return pool
 
     def _keep_hydrated(self, pool: Pool, scored: dict[str, float], vector: np.ndarray | None) -> None:

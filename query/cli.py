@@ -20,6 +20,7 @@ _SUBCOMMANDS = {
     "status": ("workers.commands.status", "Show streams, queues, workers and stores."),
     "dead": ("workers.commands.dead", "List, replay or drop dead letters."),
     "forget": ("workers.commands.forget", "Erase a tenant's, session's or agent's turns, and prove it."),
+    "retention": ("workers.commands.retention", "Remove what the retention rules no longer keep."),
     "maintain": ("workers.commands.maintain", "List, run or look back at the maintenance jobs."),
     "reembed": ("workers.commands.reembed", "Change the embedder without downtime, or back."),
     "doctor": ("workers.commands.doctor", "Check the installation and say what to change."),

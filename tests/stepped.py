@@ -15,8 +15,10 @@ from producers.events import TurnEvent
 from producers.keys import Keys
 from producers.settings import Lane, Settings
 from producers.stream import EventStream
+from workers.ingest import Arrival
 from workers.intake import Intake
 from workers.ledger import Ledger
+from workers.order import order_at
 from workers.queues import rq_queue, use_prefix
 from workers.runtime import Runtime, build_ingest, install
 from workers.stores.catalog import Catalog
@@ -53,6 +55,11 @@ class Stepped:
     def push(self, *events: TurnEvent) -> None:
         with EventStream(self.settings, self.lane) as stream:
             stream.append(events)
+
+    def store(self, *events: TurnEvent) -> None:
+        """Have the worker's pipeline store these at once, as if they had been pushed long ago."""
+        arrivals = [Arrival(event, order_at(number + 1)) for number, event in enumerate(events)]
+        self.pipeline.store(arrivals)
 
     def step(self) -> None:
         """One round of intake, with its housekeeping."""

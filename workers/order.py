@@ -5,6 +5,9 @@ from __future__ import annotations
 MAX_SEQUENCE = 10**19 - 1
 """Behind everything that Redis takes within one millisecond."""
 
+MILLISECOND_DIGITS = 19
+"""An order begins with that many."""
+
 
 def entry_order(entry_id: str) -> str:
     """An entry id, such as 1795987028254-0, as text that sorts in the stream's order."""
@@ -14,7 +17,7 @@ def entry_order(entry_id: str) -> str:
 
 def order_at(milliseconds: int, sequence: int = 0) -> str:
     """The order of the event that was accepted as number `sequence` of this millisecond since 1970."""
-    return f"{milliseconds:019d}-{sequence:019d}"
+    return f"{milliseconds:0{MILLISECOND_DIGITS}d}-{sequence:019d}"
 
 
 def milliseconds_of(order: str) -> int:

@@ -14,7 +14,7 @@ from croniter import CroniterError, croniter  # type: ignore[import-untyped]  # 
 from producers.errors import SettingsError
 from producers.settings import Settings
 
-NAMES = ("index", "compact", "forget", "reembed")
+NAMES = ("index", "compact", "forget", "retention", "reconcile", "reembed")
 """Of each there is a setting NAME_cron, and a function in `maintenance.run.JOBS`."""
 EXAMPLE = "*/5 * * * *"
 SHORTEST_WAIT = timedelta(minutes=1)

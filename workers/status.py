@@ -21,6 +21,7 @@ from producers.scripts import foreign_scripts
 from producers.settings import LANES, Settings
 from producers.spool import FOLDER, spooled, spooled_for_others
 from producers.stream import read_backlog
+from workers.completeness import Completeness
 from workers.disk import NEARLY_FULL_BYTES, disks, shown_size
 from workers.embedding.registry import recommended_multilingual
 from workers.maintenance.overview import overview
@@ -181,13 +182,16 @@ def _gather_catalog(catalog: Catalog, settings: Settings, status: dict[str, Any]
     unfinished = catalog.tombstones.unfinished()
     if unfinished:
         status["degraded"].append(
-            f"{len(unfinished)} forgets are not finished: recall returns none of it, but bytes may be left on a disk; "
-            "the maintenance worker goes on with it, or `scope-recall forget --resume`"
+            f"{len(unfinished)} forgets are not finished, retention's among them: recall returns none of it, but bytes "
+            "may be left on a disk; the maintenance worker goes on with it, or `scope-recall forget --resume`"
         )
     advice = language_advice(catalog, active)
     if advice:
         status["advice"].append(advice)
-    status["vectors"] = asdict(VectorStore(settings.vectors_location).statistics(active.space))
+    vectors = VectorStore(settings.vectors_location)
+    status["vectors"] = asdict(vectors.statistics(active.space))
+    missing = Completeness(catalog, vectors, active.space).problem()
+    status["degraded"] += [missing] if missing else []
     tree = status["processes"]
     since = datetime.fromisoformat(tree["started_at"]) if tree else None
     status["maintenance"], late = overview(catalog, settings, since=since, now=datetime.now(UTC))

@@ -22,8 +22,9 @@ from stepped import Stepped, failing, turn
 from workers.dead_letters import DeadLetters
 from workers.maintenance import erasure_proof as proof
 from workers.maintenance import forget as forgetting
+from workers.maintenance.erasure import Report
 from workers.maintenance.erasure_proof import kept_numbers
-from workers.maintenance.forget import Report, forget, resume
+from workers.maintenance.forget import forget, resume
 from workers.maintenance.run import run_job
 from workers.status import gather_status
 from workers.stores.catalog import Catalog

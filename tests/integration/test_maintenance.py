@@ -159,17 +159,19 @@ def test_status_names_a_job_that_failed_and_one_that_did_not_run_for_two_periods
     assert degraded == []
     assert all(figures[job]["last_success"] and figures[job]["next"] > now.isoformat() for job in NAMES)
     late = now + timedelta(minutes=11)
-    assert [line.split(" since")[0] for line in overview(catalog, shared_settings, since=None, now=late)[1]] == [
-        "maintenance job index has not run"
-    ]
+    told = overview(catalog, shared_settings, since=None, now=late)[1]
+    assert {line.split(" since")[0] for line in told} == {
+        "maintenance job index has not run",
+        "maintenance job reembed has not run",
+    }
     assert overview(catalog, shared_settings, since=late, now=late)[1] == []  # it was off meanwhile
     number = catalog.runs.begin("forget", "manual")
     assert number is not None
     catalog.runs.end(number, "failed", error="the disk is full")
-    figures, [told] = overview(catalog, shared_settings, since=None, now=now)
+    figures, [failed] = overview(catalog, shared_settings, since=None, now=now)
     assert figures["forget"]["last_outcome"] == "failed"
-    assert "maintenance job forget failed at" in told
-    assert "the disk is full; it runs again by itself, or with `scope-recall maintain run forget`" in told
+    assert "maintenance job forget failed at" in failed
+    assert "the disk is full; it runs again by itself, or with `scope-recall maintain run forget`" in failed
     catalog.close()
 
 

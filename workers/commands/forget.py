@@ -8,8 +8,9 @@ import click
 
 from producers.errors import NotReady, UsageError
 from producers.terminal import DONE, IN_PART, Terminal, command, examples, moment
-from workers.maintenance.forget import Report, resume
+from workers.maintenance.erasure import Report
 from workers.maintenance.forget import forget as forget_selection
+from workers.maintenance.forget import resume
 from workers.queues import use_prefix
 from workers.stores.catalog import Catalog
 from workers.stores.selection import Selection

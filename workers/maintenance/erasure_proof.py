@@ -84,7 +84,7 @@ def keep(settings: Settings, number: int, contents: Iterable[str]) -> None:
     """
     folder = settings.data_dir / FOLDER
     try:
-        kept = {piece.text: piece for piece in (*load(settings, number), *pieces_of(contents))}
+        kept = {piece.text: piece for piece in (*(load(settings, number) or ()), *pieces_of(contents))}
         text = json.dumps([[piece.text, piece.as_terms] for piece in kept.values()])
         folder.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(_path(settings, number), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -96,12 +96,12 @@ def keep(settings: Settings, number: int, contents: Iterable[str]) -> None:
         raise StoreUnavailable(f"{folder}: {error.strerror}; free space there, or make it writable") from None
 
 
-def load(settings: Settings, number: int) -> list[Piece]:
-    """The pieces of this forget; none where it was begun on another machine."""
+def load(settings: Settings, number: int) -> list[Piece] | None:
+    """The pieces of this forget; None where it was begun on another machine."""
     try:
         return [Piece(*one) for one in json.loads(_path(settings, number).read_text())]
     except (FileNotFoundError, ValueError):  # a kill can leave half a file
-        return []
+        return None
 
 
 def discard(settings: Settings, numbers: Iterable[int]) -> None:

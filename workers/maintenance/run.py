@@ -17,7 +17,9 @@ from workers.maintenance.forget import finish_forgets
 from workers.maintenance.index import keep_every_index
 from workers.maintenance.job import Job, JobContext
 from workers.maintenance.lease import exclusive
+from workers.maintenance.reconcile import reconcile
 from workers.maintenance.reembed import keep_spaces
+from workers.maintenance.retention import apply_retention
 from workers.stores.catalog import Catalog
 from workers.stores.maintenance_runs import RunOutcome, Trigger
 
@@ -25,6 +27,8 @@ JOBS: dict[str, Job] = {
     "index": keep_every_index,
     "compact": keep_compact,
     "forget": finish_forgets,
+    "retention": apply_retention,
+    "reconcile": reconcile,
     "reembed": keep_spaces,
 }
 POLL = 0.1

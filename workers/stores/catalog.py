@@ -15,11 +15,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, RowMapping
 
+from workers.stores.chunk_rows import ChunkRows
 from workers.stores.engine import open_engine, reading, scrub, write_transaction
 from workers.stores.imports import Imports
 from workers.stores.locks import StoreLocks
 from workers.stores.maintenance_runs import MaintenanceRuns
 from workers.stores.probes import Probes
+from workers.stores.retention import Retention
 from workers.stores.scope import Scope, ScopedTurn, in_scope
 from workers.stores.space import Space
 from workers.stores.space_filling import SpaceFilling
@@ -68,6 +70,8 @@ class Catalog:
         self._engine = engine
         self.locks = StoreLocks(engine)
         self.tombstones = Tombstones(engine)
+        self.chunk_rows = ChunkRows(engine)
+        self.retention = Retention(engine)
         self.imports = Imports(engine)
         self.spaces = Spaces(engine)
         self.filling = SpaceFilling(engine)

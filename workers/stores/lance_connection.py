@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from producers.errors import StoreUnavailable
+from producers.errors import StoreDamaged, StoreUnavailable
 from workers.stores.lance_schema import table_schema
 from workers.stores.space import Space
 
@@ -27,6 +27,9 @@ WRITE_ATTEMPTS = 8
 WRITE_HINT = (
     "accepted turns are safe and are stored by themselves once it can be written: free space there, or make it writable"
 )
+DAMAGE_HINT = "`scope-recall maintain run reconcile` builds it anew from the catalog"
+_DAMAGE = ("not found", "whole buffer", "failed to decode", "panicked", "corrupt", "magic")
+"""What LanceDB says of a file that is missing, cut off or overwritten."""
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 4.0
 
@@ -83,6 +86,8 @@ class LanceConnection:
                 return None if table is None else operation(table)
             except FOREIGN as error:
                 self._forget(space)
+                if is_damage(error) and attempt == 1:
+                    continue  # the table was removed or replaced under its handle; a fresh one sees it as it is
                 if attempt == WRITE_ATTEMPTS or not is_conflict(error):
                     raise self._unavailable("writing", space, error) from error
             time.sleep(pause(attempt))
@@ -146,7 +151,16 @@ class LanceConnection:
         hint = WRITE_HINT if doing == "writing" else "try again"
         if is_conflict(error):
             hint = f"{WRITE_ATTEMPTS} attempts met another writer; lower the number of workers, or try again"
-        return StoreUnavailable(f"vector store {self.location}, table {space.id}: {doing} failed: {reason}; {hint}")
+        kind = StoreUnavailable
+        if is_damage(error):
+            kind, hint = StoreDamaged, DAMAGE_HINT
+        return kind(f"vector store {self.location}, table {space.id}: {doing} failed: {reason}; {hint}")
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether a file of the table is missing or broken, rather than out of reach."""
+    text = str(error).lower()
+    return any(sign in text for sign in _DAMAGE) and not is_conflict(error)
 
 
 def is_conflict(error: BaseException) -> bool:

@@ -16,7 +16,7 @@ FRAGMENT_BITS = 32
 """A row id is the fragment's number and, in the lower bits, the row's place in it."""
 MAX_RANGES = 200
 """Fragments named in one filter; a table with more marks than that is moved as a whole."""
-EVERY_ROW = "true"
+EVERY_ROW, NO_ROW = "true", "false"
 
 
 def erase_rows(table: Any, where: str) -> int:

@@ -15,6 +15,9 @@ from producers.errors import UsageError
 from producers.events import MAX_ID_CHARS, TurnEvent, utc_microseconds
 from workers.order import milliseconds_of, order_at
 
+RETENTION = "retention"
+"""Reason of a tombstone whose turns the retention rules chose."""
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -97,11 +100,14 @@ class Tombstone:
     before_us: int | None
     cutoff: str
     """What was accepted up to this entry order is forgotten; what is pushed later, on purpose, is not."""
+    reason: str = "forget"
+    """Or `RETENTION`."""
 
     def covers(self, facts: Facts) -> bool:
         """Whether an event on its way is to be dropped."""
         return (
-            facts.accepted <= self.cutoff
+            self.reason != RETENTION  # what comes late is for the next run to judge
+            and facts.accepted <= self.cutoff
             and digest("tenant", facts.tenant) == self.tenant_digest
             and (self.session_digest is None or digest("session", facts.session_id) == self.session_digest)
             and (self.agent_digest is None or digest("agent", facts.agent_id) == self.agent_digest)

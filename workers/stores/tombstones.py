@@ -18,8 +18,8 @@ from sqlalchemy.engine import Connection, Engine, RowMapping
 from producers.events import from_utc_microseconds
 from workers.stores.engine import reading, write_transaction
 from workers.stores.probes import drop_unanswered
-from workers.stores.selection import Selection, Tombstone, digest
-from workers.stores.tables import chunks, tombstones, turns
+from workers.stores.selection import RETENTION, Selection, Tombstone, digest
+from workers.stores.tables import chunks, doomed, tombstones, turns
 
 PAGE = 1000
 """Contents read at once while looking through the catalog."""
@@ -30,7 +30,8 @@ class Forget:
     """A forget whose erasure is not finished, or has just been."""
 
     tombstone: Tombstone
-    selection: Selection
+    selection: Selection | None
+    """None of one by retention: it names its turns one by one (`retention.Retention.doomed`)."""
     turns: int
     """Turns and chunks that the catalog held of it."""
     chunks: int
@@ -95,6 +96,7 @@ class Tombstones:
         values = {"erased_at_us": time.time_ns() // 1000, "tenant": None, "session_id": None, "agent_id": None}
         with write_transaction(self._engine) as connection:
             connection.execute(tombstones.update().where(tombstones.c.id == number).values(values))
+            connection.execute(doomed.delete().where(doomed.c.tombstone_id == number))
 
     def remaining_contents(self) -> Iterator[str]:
         """The content of every turn that the catalog still holds, and its metadata."""
@@ -151,12 +153,13 @@ def _row(selection: Selection, cutoff: str) -> dict[str, Any]:
 
 
 def _tombstone(row: RowMapping) -> Tombstone:
-    names = ("id", "tenant_digest", "session_digest", "agent_digest", "before_us", "cutoff")
+    names = ("id", "tenant_digest", "session_digest", "agent_digest", "before_us", "cutoff", "reason")
     return Tombstone(**{name: row[name] for name in names})
 
 
 def _forget(row: RowMapping) -> Forget:
     before = from_utc_microseconds(row["before_us"])
-    selection = Selection(row["tenant"], row["session_id"], row["agent_id"], before)
+    by_name = row["reason"] != RETENTION
+    selection = Selection(row["tenant"], row["session_id"], row["agent_id"], before) if by_name else None
     created = from_utc_microseconds(row["created_at_us"]) or datetime.now(UTC)
     return Forget(_tombstone(row), selection, row["turns"], row["chunks"], created)

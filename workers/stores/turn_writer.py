@@ -146,10 +146,10 @@ def known_turns(connection: Connection, turn_keys: Sequence[str]) -> dict[str, K
     return found
 
 
-def slices(values: Sequence[str]) -> Iterator[Sequence[str]]:
-    """`values` in pieces that fit one IN list."""
-    for start in range(0, len(values), QUERY_VALUES):
-        yield values[start : start + QUERY_VALUES]
+def slices(values: Sequence[str], size: int = QUERY_VALUES) -> Iterator[Sequence[str]]:
+    """`values` in pieces of `size`, by default one that fits an IN list."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
 
 
 def _delete_chunks(connection: Connection, writes: Sequence[TurnWrite]) -> None:

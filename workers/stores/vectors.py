@@ -17,7 +17,7 @@ from producers.crash_points import Point, reached
 from producers.errors import PoisonError
 from workers.stores.index_search import DEFAULT_SEARCH, IndexSearch
 from workers.stores.lance_connection import CacheBytes, LanceConnection
-from workers.stores.lance_erasure import drop_history, erase_rows
+from workers.stores.lance_erasure import NO_ROW, drop_history, erase_rows
 from workers.stores.lance_files import superseded_bytes
 from workers.stores.lance_filter import any_of, scope_filter, selection_filter
 from workers.stores.lance_indexes import IndexFigures, IndexKind, build, index_figures, with_search
@@ -70,7 +70,8 @@ class VectorStore:
         """`location`: a folder, or an object store's URI. `cache` None: as much as LanceDB likes."""
         self.location = location
         self._lance = LanceConnection(location, cache)
-        self._searchable: set[str] = set()
+        self._searchable: dict[str, Any] = {}
+        """The handle of each table that is known to have its full-text index; a table that is lost comes as another."""
 
     def connect(self) -> None:
         """Load LanceDB and connect now rather than when first used; makes the folder."""
@@ -88,19 +89,20 @@ class VectorStore:
         except ValueError as error:
             raise PoisonError(str(error)) from None
 
-        def merge(table: Any) -> None:
+        def merge(table: Any) -> Any:
             reached(Point.MID_LANCE_UPSERT)
             merging = table.merge_insert(KEY).when_matched_update_all().when_not_matched_insert_all()
             # With an index on the key Lance no longer sees that another merge inserted the same keys (measured on
             # 0.40: every one of them twice); without it the later merge conflicts and is repeated. As fast at 200,000.
             merging.use_index(False).execute(data)
+            return table
 
-        self._lance.write(space, merge, create=True)
-        if space.id not in self._searchable:
+        table = self._lance.write(space, merge, create=True)
+        if self._searchable.get(space.id) is not table:
             # After the first rows: an index built on an empty table would never cover one (haiku.rag#591).
             if TERMS not in self.indexed_columns(space):
                 self.build_index(space, TERMS, "full-text")
-            self._searchable.add(space.id)
+            self._searchable[space.id] = table
 
     def delete_superseded(self, space: Space, current: Sequence[tuple[str, str | None]]) -> None:
         """For each (turn_key, content_hash): delete the turn's rows of other contents; of all contents for None."""
@@ -182,6 +184,11 @@ class VectorStore:
         found: list[str] = self._lance.read(space, lambda table: _all_rows(table, None, [KEY])[KEY].to_pylist(), [])
         yield from found
 
+    def count(self, space: Space) -> int | None:
+        """Rows of the space's table; None where there is no table. About a millisecond."""
+        rows: int | None = self._lance.read(space, lambda table: table.count_rows(), None)
+        return rows
+
     def statistics(self, space: Space) -> VectorStatistics:
         """Figures of the space's table; zeros where there is none."""
 
@@ -238,6 +245,10 @@ class VectorStore:
         where = selection_filter(selection, cutoff)
         return self._lance.write(space, lambda table: erase_rows(table, where)) or 0
 
+    def erase_deleted(self, space: Space) -> None:
+        """Have the newest version's files hold nothing of what was deleted before; the rest as `erase`."""
+        self._lance.write(space, lambda table: erase_rows(table, NO_ROW))
+
     def rebuild_indexes(self, space: Space, *, fine: bool = False) -> None:
         """Build every index anew: one that is only folded keeps the words and vectors of deleted rows."""
         for column, index in sorted(self.indexes(space).items()):
@@ -254,7 +265,7 @@ class VectorStore:
     def drop(self, space: Space) -> None:
         """Delete the space's whole table; for one that nobody writes to any more."""
         self._lance.drop(space)
-        self._searchable.discard(space.id)
+        self._searchable.pop(space.id, None)
 
     def optimize(self, space: Space, *, keep_versions: timedelta) -> None:
         """Join small fragments, fold new rows into every index, drop versions older than `keep_versions`.

@@ -1,0 +1,134 @@
+"""A vector table that is lost, damaged or put back from an older copy: told, survived, and built again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from bytes_left import holding
+from reconciling import TURNS, active, ask, run, said, small_system, table_of
+
+from producers.errors import StoreDamaged
+from producers.settings import Settings
+from query.recall import Question, Recaller
+from stepped import Stepped, turn
+from workers.maintenance import reconcile as job
+from workers.maintenance.forget import forget
+from workers.status import gather_status
+from workers.stores.scope import Scope
+from workers.stores.selection import Selection
+from workers.stores.vectors import VectorStore
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def system(shared_settings: Settings) -> Stepped:
+    return small_system(shared_settings)
+
+
+def test_a_deleted_table_is_told_at_once_and_built_again_and_open_handles_go_on(system: Stepped) -> None:
+    serving = Recaller.open(system.settings)
+    assert serving.recall(Question("kestrel7quartz", Scope("acme"))).degraded == []
+    shutil.rmtree(table_of(system.settings))
+    answer = serving.recall(Question("kestrel7quartz", Scope("acme")))
+    assert answer.hits == []
+    assert "the vector table is gone, so none of 72 chunks is found" in answer.degraded[0]
+    assert ask(system.settings).degraded == answer.degraded
+    assert any("table is gone" in line for line in gather_status(system.settings)["degraded"])
+    # The worker holds the lost table open; what it stores now is found, and that the rest is not is said all the same.
+    system.push(said(TURNS + 1))
+    system.settle()
+    answer = serving.recall(Question(f"kestrel{TURNS + 1}quartz", Scope("acme")))
+    assert answer.hits[0].turn_index == TURNS + 1
+    assert "the vector table has 1 rows for 73 chunks" in answer.degraded[0]
+    assert any("1 rows for 73 chunks" in line for line in gather_status(system.settings)["degraded"])
+    report = run(system)
+    assert (report.before["missing"], report.after["embedded"]) == (72, 72)
+    assert system.counts() == (TURNS + 1, 73, 73)
+    answer = serving.recall(Question("kestrel7quartz", Scope("acme")))
+    assert (answer.hits[0].turn_index, answer.degraded) == (7, [])
+    assert not any("vector table" in line for line in gather_status(system.settings)["degraded"])
+    vectors = VectorStore(system.settings.vectors_location)
+    assert "terms" in vectors.indexed_columns(active(system.settings).space)
+    assert vectors.lexical(active(system.settings).space, "kestrel7quartz", Scope("acme"), 1)
+    system.push(said(TURNS + 2))
+    system.settle()
+    assert system.counts() == (TURNS + 2, 74, 74)
+    assert run(system).outcome == "nothing"
+
+
+def test_a_worker_builds_the_full_text_index_of_a_table_that_it_had_to_make_again(system: Stepped) -> None:
+    shutil.rmtree(table_of(system.settings))
+    system.push(said(TURNS + 1))
+    system.settle()
+    assert "terms" in VectorStore(system.settings.vectors_location).indexed_columns(active(system.settings).space)
+
+
+def _truncate(name: str, table: Path) -> None:
+    for path in (table / name).iterdir():
+        with path.open("r+b") as file:
+            file.truncate(path.stat().st_size // 2)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda table: shutil.rmtree(table / "data"),
+        lambda table: shutil.rmtree(table / "_versions"),
+        lambda table: next((table / "data").iterdir()).unlink(),
+        lambda table: _truncate("data", table),
+        lambda table: _truncate("_versions", table),
+        lambda table: [shutil.rmtree(table), table.mkdir()],
+    ],
+    ids=["no data", "no versions", "a file less", "cut data", "cut versions", "empty"],
+)
+def test_a_damaged_table_is_told_and_built_again(system: Stepped, damage: Callable[[Path], object]) -> None:
+    damage(table_of(system.settings))
+    try:
+        said_of_it = ask(system.settings).degraded
+    except StoreDamaged as no_leg_is_left:
+        said_of_it = [str(no_leg_is_left)]
+    assert any("`scope-recall maintain run reconcile`" in line for line in said_of_it)
+    report = run(system)
+    assert report.after["embedded"] == 72
+    assert system.counts() == (TURNS, 72, 72)
+    assert (ask(system.settings).hits[0].turn_index, ask(system.settings).degraded) == (7, [])
+    system.push(said(TURNS + 1))
+    system.settle()
+    assert system.counts() == (TURNS + 1, 73, 73)
+
+
+def test_lost_indexes_are_built_again_and_no_vector_is_computed(
+    system: Stepped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "SAMPLE_PLACES", 0)
+    monkeypatch.setattr(job, "SAMPLE", 0)
+    shutil.rmtree(table_of(system.settings) / "_indices")
+    report = run(system)
+    assert (report.after["embedded"], report.after["discarded"], report.after["reindexed"]) == (0, 0, 1)
+    assert system.counts() == (TURNS, 72, 72)
+    assert (ask(system.settings).hits[0].turn_index, ask(system.settings).degraded) == (7, [])
+
+
+def test_an_older_copy_that_is_put_back_is_brought_up_to_date(system: Stepped, tmp_path: Path) -> None:
+    table = table_of(system.settings)
+    system.store(*(turn(f"only heron{n}basalt", n, tenant="o'brien") for n in range(5)))
+    shutil.copytree(table, tmp_path / "copy")
+    revised = [said(n, "revised: the merlin{0}basalt") for n in range(0, TURNS, 3)]
+    system.push(*revised, *(said(n) for n in range(TURNS, TURNS + 20)))
+    system.settle()
+    assert forget(system.settings, Selection("o'brien")).verified
+    wanted = system.counts()
+    shutil.rmtree(table)
+    shutil.copytree(tmp_path / "copy", table)
+    report = run(system)
+    assert report.before["missing"] > 20
+    assert report.before["surplus"] > 20
+    assert system.counts() == wanted
+    assert ask(system.settings, TURNS + 7).hits[0].turn_index == TURNS + 7
+    assert [hit for hit in ask(system.settings, 9).hits if "kestrel9quartz" in hit.content] == []
+    assert holding(system.settings, "heron3basalt") == [], "what was forgotten since the copy was made"
+    assert run(system).outcome == "nothing"
