@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import closing
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def _dump(connection: Connection, path: Path) -> None:
     exported = connection.execute(sa.text("SELECT pg_export_snapshot()")).scalar_one()
     tables = [f"--table={name}" for name in (*METADATA.tables, VERSION_TABLE)]
     options = ["--format=custom", "--no-owner", "--no-privileges", f"--snapshot={exported}", f"--file={path}", *tables]
-    _run("pg_dump", options, connection.engine.url, path.parent)
+    _run("pg_dump", options, connection.engine.url)
 
 
 def nothing_at(location: str | Path) -> bool:
@@ -106,7 +107,7 @@ def restore_catalog(folder: Path, name: str, location: str | Path) -> None:
     url = url_of(location)
     if url.get_backend_name() == "postgresql":
         options = ["--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges", str(folder / name)]
-        _run("pg_restore", options, url, None)
+        _run("pg_restore", options, url)
         return
     place = Path(url.database or "")
     partial = _partial(place)
@@ -145,17 +146,14 @@ def _our_tables(url: URL) -> set[str]:
         return set(sa.inspect(connection).get_table_names()) & {*METADATA.tables, VERSION_TABLE}
 
 
-class _engine:  # noqa: N801  (reads as a function)
-    """An engine for one block: `open_engine` would ask for a schema."""
-
-    def __init__(self, url: URL) -> None:
-        self._engine = sa.create_engine(url)
-
-    def __enter__(self) -> sa.Engine:
-        return self._engine
-
-    def __exit__(self, *_: object) -> None:
-        self._engine.dispose()
+@contextmanager
+def _engine(url: URL) -> Iterator[sa.Engine]:
+    """An engine for one block, on a database of whatever schema."""
+    engine = sa.create_engine(url)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def _partial(place: Path) -> Path:
@@ -180,18 +178,17 @@ def _complaint(log: str, name: str) -> str:
     return f"{first}; {detail.partition('detail: ')[2]}" if detail.startswith(f"{name}: detail: ") else first
 
 
-def _run(name: str, options: Sequence[str], url: URL, folder: Path | None) -> None:
+def _run(name: str, options: Sequence[str], url: URL) -> None:
     """Run one of PostgreSQL's programs to its end. The password goes through the environment, where `ps` is blind."""
     target = url.set(drivername="postgresql", password=None).render_as_string()
     environment = dict(os.environ) | ({"PGPASSWORD": str(url.password)} if url.password else {})
-    log = (folder or Path(os.environ.get("TMPDIR", "/tmp"))) / f"{name}-{os.getpid()}.log"
-    process = spawn([_tool(name), *options, f"--dbname={target}"], log, environment)
-    try:
-        if process.wait() != 0:
-            said = _complaint(log_tail(log), name)
-            raise StoreUnavailable(f"catalog {shown_url(url)}: {said}")
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-        log.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / f"{name}.log"
+        process = spawn([_tool(name), *options, f"--dbname={target}"], log, environment)
+        try:
+            if process.wait() != 0:
+                raise StoreUnavailable(f"catalog {shown_url(url)}: {_complaint(log_tail(log), name)}")
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
