@@ -113,7 +113,7 @@ def restore_vectors(location: str, space: Space, path: Path, on_rows: OnRows) ->
     total = rows_in(path)
     lance = LanceConnection(location, WRITER_CACHE)
     schema = table_schema(space.dimension)
-    with pa.memory_map(str(path)) as source:
+    with pa.OSFile(str(path)) as source:  # read, not mapped: what is mapped stays in memory
         reader = pa.ipc.open_file(source)
         if not reader.schema.equals(schema):
             raise BadBackup(f"{path} has other columns than this program's vector table: reconcile fills it anew")
