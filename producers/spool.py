@@ -160,6 +160,15 @@ def spooled_events(settings: Settings) -> Iterator[Record]:
         yield from events(data, first_unsent(data))
 
 
+def spool_records(settings: Settings) -> Iterator[tuple[Lane, str, Record]]:
+    """What is to be sent to the Redis of these settings, oldest first in each lane: (lane, file name, event)."""
+    for lane in LANES:
+        for path in Spool(settings, lane).paths():
+            data = _content(path)
+            for record in events(data, first_unsent(data)):
+                yield lane, path.name, record
+
+
 def _destination(settings: Settings, lane: Lane) -> tuple[str, str, str]:
     """Address without password, key prefix, lane: a turn must never reach another system that shares the data dir."""
     return ("embedded" if settings.redis_url is None else safe_location(settings), settings.key_prefix, lane)

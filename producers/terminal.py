@@ -22,7 +22,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from producers.errors import ScopeRecallError, UsageError
+from producers.errors import NotReady, ScopeRecallError, UsageError
 from producers.logs import configure_logging
 from producers.settings import Settings, load_settings
 
@@ -70,8 +70,13 @@ class Terminal:
         )
 
 
-def command(**attributes: Any) -> Callable[[Callable[..., int | None]], click.Command]:
-    """A click command with the common options; the function gets a `Terminal` first and returns its exit code."""
+def command(
+    *, on_half_restored: bool = False, **attributes: Any
+) -> Callable[[Callable[..., int | None]], click.Command]:
+    """A click command with the common options; the function gets a `Terminal` first and returns its exit code.
+
+    It is refused on a data dir where a restore was interrupted, unless `on_half_restored`.
+    """
 
     def decorate(function: Callable[..., int | None]) -> click.Command:
         @functools.wraps(function)
@@ -86,6 +91,11 @@ def command(**attributes: Any) -> Callable[[Callable[..., int | None]], click.Co
                 out = Console(markup=False, emoji=False, highlight=False)
                 err = Console(markup=False, emoji=False, highlight=False, stderr=True)
                 terminal = Terminal(settings, as_json, out, err)
+                if not on_half_restored and settings.restore_mark.exists():
+                    raise NotReady(
+                        f"data dir {settings.data_dir} is half restored: a restore goes on, or was interrupted; run "
+                        "`scope-recall restore` with the same folder again, which starts anew"
+                    )
                 code = function(terminal, **options) or DONE
                 if sys.stdout is not None:
                     sys.stdout.flush()  # a full disk shows here, not after the exit code is decided

@@ -23,6 +23,8 @@ _SUBCOMMANDS = {
     "retention": ("workers.commands.retention", "Remove what the retention rules no longer keep."),
     "maintain": ("workers.commands.maintain", "List, run or look back at the maintenance jobs."),
     "reembed": ("workers.commands.reembed", "Change the embedder without downtime, or back."),
+    "backup": ("workers.commands.backup", "Copy the whole system to a folder while it runs."),
+    "restore": ("workers.commands.restore", "Restore a backup into an empty data dir."),
     "doctor": ("workers.commands.doctor", "Check the installation and say what to change."),
     "settings": ("producers.cli", "List the settings and their values."),
     "intake": ("workers.commands.parts", "Run the intake: stream to ingest jobs."),

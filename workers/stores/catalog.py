@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, RowMapping
 
 from workers.stores.chunk_rows import ChunkRows
-from workers.stores.engine import open_engine, reading, scrub, write_transaction
+from workers.stores.engine import open_engine, reading, scrub, snapshot, write_transaction
 from workers.stores.imports import Imports
 from workers.stores.locks import StoreLocks
 from workers.stores.maintenance_runs import MaintenanceRuns
@@ -159,6 +159,10 @@ class Catalog:
         query = sa.select(chunks.c.vector_id).where(chunks.c.space_id == space.id).order_by(chunks.c.vector_id)
         with reading(self._engine) as connection:
             yield from connection.execute(query.execution_options(yield_per=10_000)).scalars()
+
+    def snapshot(self) -> AbstractContextManager[Connection]:
+        """A connection that reads the catalog as it is now, for a copy of it; it holds nobody up."""
+        return snapshot(self._engine)
 
     def scrub(self) -> None:
         """Leave no byte of deleted rows in the database's own files; it is rewritten, and writers wait meanwhile."""

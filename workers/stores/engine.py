@@ -37,7 +37,7 @@ def open_engine(location: str | Path, *, create: bool) -> Engine:
     Raises `SettingsError` for a URL that is none or of another database, `NotReady` when the catalog does not exist or
     is of another schema version, `StoreUnavailable` when it cannot be reached.
     """
-    url = _url_of(location)
+    url = url_of(location)
     path = Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
     if path is not None and not path.exists():
         if not create:
@@ -72,7 +72,8 @@ def shown_url(url: URL) -> str:
     return without_password(url.render_as_string())
 
 
-def _url_of(location: str | Path) -> URL:
+def url_of(location: str | Path) -> URL:
+    """The URL of a catalog; a path is a SQLite file's. Raises `SettingsError`."""
     if isinstance(location, Path):
         return URL.create("sqlite", database=str(location))
     try:
@@ -102,6 +103,17 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
         with connection.begin():
             if engine.dialect.name == "postgresql":
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(WRITE_LOCK)))
+            yield connection
+
+
+@contextmanager
+def snapshot(engine: Engine) -> Iterator[Connection]:
+    """A connection that reads the database as it is now, however long the block takes; it holds nobody up."""
+    with mapped_errors(shown_url(engine.url)), engine.connect() as connection:
+        if engine.dialect.name == "postgresql":
+            connection = connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        with connection.begin():
+            connection.execute(sa.text("SELECT version_num FROM alembic_version"))  # the first read is what it sees
             yield connection
 
 

@@ -1,0 +1,1 @@
+"""A copy of the whole system that others can check and restore, taken while it runs."""
