@@ -106,8 +106,20 @@ class Settings(BaseSettings):
         None, min_length=1, description="Bearer token the query service asks for; unset: loopback only.", repr=False
     )
 
+    compact_cron: str = Field("7 * * * *", description="When fragments are joined and old versions removed.")
+    keep_versions: int = Field(600, ge=1, description="Seconds that old versions of vector tables are kept.")
     index_cron: str = Field("*/5 * * * *", description="When the indexes are brought up to date.")
+    index_recall_floor: float = Field(
+        0.95, ge=0, le=1, description="Least recall@50 of a vector index against an exact scan."
+    )
     forget_cron: str = Field("*/10 * * * *", description="When forgets that were interrupted are finished.")
+
+    reembed_cron: str = Field("* * * * *", description="When a re-embedding that was begun goes on.")
+    reembed_rate: float = Field(0.0, ge=0, description="Most turns a second that a re-embedding takes; 0: no limit.")
+    reembed_tolerance: float = Field(
+        0.02, ge=0, le=1, description="How far below the old model's recall@10 on the probes a new one may lie."
+    )
+    standby_days: float = Field(7.0, ge=0, description="Days that the space before stays for a rollback.")
 
     @field_validator("data_dir")
     @classmethod

@@ -59,7 +59,8 @@ class CandidateSearch:
         scored: dict[str, float] = {}
         if vector is not None:
             try:
-                scored = {c.vector_id: c.score for c in self._vectors.dense(self._space, vector, scope, limit)}
+                how = self._catalog.spaces.search(self._space)  # the job `index` changes it while this process runs
+                scored = {c.vector_id: c.score for c in self._vectors.dense(self._space, vector, scope, limit, how)}
                 pool.dense = {}
             except ScopeRecallError as error:
                 pool.degraded.append(f"dense: {error}; the answer is from the lexical search alone")

@@ -21,6 +21,7 @@ _SUBCOMMANDS = {
     "dead": ("workers.commands.dead", "List, replay or drop dead letters."),
     "forget": ("workers.commands.forget", "Erase a tenant's, session's or agent's turns, and prove it."),
     "maintain": ("workers.commands.maintain", "List, run or look back at the maintenance jobs."),
+    "reembed": ("workers.commands.reembed", "Change the embedder without downtime, or back."),
     "backup": ("workers.commands.backup", "Copy the whole system to a folder while it runs."),
     "restore": ("workers.commands.restore", "Restore a backup into an empty data dir."),
     "doctor": ("workers.commands.doctor", "Check the installation and say what to change."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from threading import Lock
 
@@ -18,14 +19,20 @@ from workers.stores.spaces import StoredSpace
 class Models:
     """Embedder and reranker for one space. Safe for several threads."""
 
-    def __init__(self, settings: Settings, active: StoredSpace) -> None:
-        """The embedder is the one that made the space; the setting counts only when it was given."""
-        self._settings = following(active, settings)
+    def __init__(self, settings: Settings, active: StoredSpace, beside: Sequence[StoredSpace] = ()) -> None:
+        """The embedder is the one that made the space. The setting counts only when it was given, and is not what one
+        of the spaces `beside` was made by."""
+        self._settings = following(active, settings, beside)
         self.space = active.space
         self._lock = Lock()
         self._embedder: Embedder | ModelError | None = None
         self._reranker: Reranker | ModelError | None = None
         self._reranker_loaded = False
+
+    def take_reranker(self, other: Models) -> None:
+        """Use the reranker that `other` has loaded: it reads texts, and does not depend on the space."""
+        with other._lock:
+            self._reranker, self._reranker_loaded = other._reranker, other._reranker_loaded
 
     def load(self) -> None:
         """Load what is not loaded yet; a model that cannot be loaded says so when it is asked for."""

@@ -21,6 +21,7 @@ from producers.scripts import foreign_scripts
 from producers.settings import Settings
 from query.candidates import CandidateSearch, Pool
 from query.context import context_block
+from query.current import CurrentModels
 from query.fusion import DENSE_WEIGHT, LEXICAL_WEIGHT, Fused, Leg, Place, best_per_turn, blend, follow_on, fuse
 from query.models import Models
 from workers.stores.catalog import Catalog, StoredChunk
@@ -102,12 +103,16 @@ class Answer:
 
 
 class Recaller:
-    """Answers questions over one catalog and its active space; models are loaded at their first use and stay."""
+    """Answers questions over one catalog and its active space; models are loaded at their first use and stay.
+
+    When reads are switched to another space it goes on with the one before until the new model is loaded.
+    """
 
     def __init__(self, settings: Settings, catalog: Catalog, vectors: VectorStore, models: Models) -> None:
         self._settings = settings
-        self._models = models
-        self._search = CandidateSearch(catalog, vectors, models.space, models.embedder)
+        self._catalog = catalog
+        self._vectors = vectors
+        self._current = CurrentModels(settings, catalog, models)
 
     @classmethod
     def open(cls, settings: Settings) -> Recaller:
@@ -117,21 +122,24 @@ class Recaller:
         if active is None:
             catalog.close()  # a service asks again and again
             raise NotReady("nothing has been stored yet: start `scope-recall up`, push some turns, then recall")
-        return cls(settings, catalog, VectorStore(settings.vectors_location), Models(settings, active))
+        models = Models(settings, active, catalog.spaces.written())
+        return cls(settings, catalog, VectorStore(settings.vectors_location), models)
 
     def recall(self, question: Question) -> Answer:
         """Answer one question. Raises only when no leg can search at all."""
         loading = Stopwatch(0)
         with loading.stage("load"):
-            self._models.load()
+            models = self._current.models()
+            models.load()
+        search = CandidateSearch(self._catalog, self._vectors, models.space, models.embedder)
         # Loading is paid once by a process, so it is not taken out of the question's time.
         clock = Stopwatch(question.deadline_ms / 1000)
         with clock.stage("candidates"):
-            pool = self._search.gather(question.text, question.scope, question.wide)
+            pool = search.gather(question.text, question.scope, question.wide)
         with clock.stage("fusion"):
             ranked = rank_turns(pool, question.wide)
         with clock.stage("rerank"):
-            ranked, reranker = self._rerank(question, ranked, pool, clock)
+            ranked, reranker = self._rerank(models, question, ranked, pool, clock)
         with clock.stage("context"):
             top = ranked[: question.k]
             hits = [hit_of(pool.chunks[one.id], one, explain=question.explain) for one in top]
@@ -142,20 +150,20 @@ class Recaller:
             query=question.text,
             hits=hits,
             context=context,
-            embedder=self._models.space.embedder,
+            embedder=models.space.embedder,
             reranker=reranker,
             degraded=pool.degraded,
             timings_ms={name: round(value, 1) for name, value in clock.timings.items()},
         )
 
     def _rerank(
-        self, question: Question, ranked: list[Fused], pool: Pool, clock: Stopwatch
+        self, models: Models, question: Question, ranked: list[Fused], pool: Pool, clock: Stopwatch
     ) -> tuple[list[Fused], str | None]:
         """The pool in its final order and the reranker's name; the fused order and None when there is none."""
         if not ranked:
             return ranked, None
         try:
-            reranker = self._models.reranker()
+            reranker = models.reranker()
             if reranker is None:
                 return ranked, None
             foreign = foreign_scripts(question.text, reranker.scripts)

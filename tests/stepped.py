@@ -104,7 +104,7 @@ class Stepped:
 
 def failing(stepped: Stepped, monkeypatch: pytest.MonkeyPatch, fail: Callable[[Sequence[str]], None]) -> None:
     """Make the embedder call `fail` with its texts first."""
-    embedder = stepped.pipeline._embedder
+    embedder = stepped.pipeline.active.embedder
     embed = embedder.embed_passages
 
     def embed_passages(texts: Sequence[str]) -> np.ndarray:

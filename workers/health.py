@@ -192,7 +192,7 @@ def _embedder(settings: Settings) -> Check:
             f"{name} at {without_password(settings.embedder_url or '')}",
             "set embedder_url to the service's base URL",
         )
-    if name == "hashing" or Path(name).expanduser().is_dir():
+    if name.partition(":")[0] == "hashing" or Path(name).expanduser().is_dir():
         return Check("embedder", True, name)
     advice = "set allow_downloads, or put the model's folder there and name its path"
     return _judge("embedder", settings.allow_downloads, f"{name}, from the hub or its cache", advice, warn=True)

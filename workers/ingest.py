@@ -2,7 +2,8 @@
 
     decode → fold → judge → chunk → embed → catalog (pending) → vectors → catalog (indexed)
 
-Each step can be repeated: every id is derived from content. Acknowledging is the caller's, after all of it.
+Turns are written to every space that there is. Each step can be repeated: every id is derived from content.
+Acknowledging is the caller's, after all of it.
 """
 
 from __future__ import annotations
@@ -11,20 +12,20 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from producers.crash_points import Point, reached
 from producers.errors import ScopeRecallError
 from producers.events import TurnEvent
-from workers.chunking import Chunk, Chunker
-from workers.embedding.batch import PART_SECONDS, NotEmbedded, Pace, VectorCache, embed_unique
+from workers.embedding.batch import PART_SECONDS, NotEmbedded
 from workers.embedding.port import Embedder
+from workers.encoders import Encoders, Load, no_other
+from workers.encoding import Encoded, Encoder
 from workers.rows import chunk_spans, vector_rows
 from workers.stores.catalog import Catalog
 from workers.stores.lance_schema import VectorRow
 from workers.stores.space import Space
 from workers.stores.turn_writer import WRITTEN, TurnWrite, judge
 from workers.stores.vectors import VectorStore
+from workers.superseded import remove_superseded
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,10 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Prepared:
-    """An event with its chunks, before it is embedded."""
+    """An event as each space has it; one that its space's model cannot take now is missing there."""
 
     arrival: Arrival
-    chunks: list[Chunk]
+    encoded: Mapping[Space, Encoded]
 
 
 class NotStored(Exception):
@@ -60,14 +61,22 @@ class NotStored(Exception):
 class Pipeline:
     """The resident parts of one ingest worker."""
 
-    def __init__(self, catalog: Catalog, vectors: VectorStore, embedder: Embedder, space: Space) -> None:
+    def __init__(
+        self, catalog: Catalog, vectors: VectorStore, embedder: Embedder, space: Space, load: Load = no_other
+    ) -> None:
+        """`space` is the active one, which must be in the catalog; `load` loads the models of others that come."""
         self._catalog = catalog
         self._vectors = vectors
-        self._embedder = embedder
-        self._space = space
-        self._chunker = Chunker(embedder.token_counter(), space.chunk_tokens, space.chunk_overlap)
-        self._cache = VectorCache()
-        self._pace = Pace()
+        self._encoders = Encoders(catalog, Encoder(space, embedder), load)
+
+    @property
+    def active(self) -> Encoder:
+        """The encoder of the space that recall reads, as of the last batch."""
+        return self._encoders.active
+
+    def refresh(self) -> None:
+        """Load the models of spaces that have come, and let go of those that are gone; `store` does it as well."""
+        self._encoders.refresh()
 
     def store(
         self, arrivals: Sequence[Arrival], pause: Callable[[], None] = lambda: None, pace: float = PART_SECONDS
@@ -78,6 +87,7 @@ class Pipeline:
         `pause` may raise to stop it. It is called about every `pace` seconds while nothing is written. Raises
         `NotStored` naming the events to leave out.
         """
+        self.refresh()
         latest, outcomes = fold(arrivals)
         known = self._catalog.known([arrival.event.key for arrival in latest])
         fresh: list[Arrival] = []
@@ -85,61 +95,65 @@ class Pipeline:
         for arrival in latest:
             outcome = judge(arrival.event.content_hash, arrival.order, known.get(arrival.event.key))
             (fresh if outcome in WRITTEN else older).append(arrival)
-        prepared = []
-        for arrival in fresh:
-            pause()  # the longest turns take seconds each
-            prepared.append(Prepared(arrival, self._chunker.chunk(arrival.event.content)))
-        reached(Point.AFTER_CHUNKING)
-        embedded = self._embed(prepared, pause, pace)
+        prepared = self._prepare(fresh, pause, pace)
         # Duplicates and stale revisions go along without chunks: the catalog judges them again and keeps their order.
-        writes = [
-            TurnWrite(arrival.event, arrival.order, chunk_spans(self._space, arrival.event, chunks), arrival.accepted)
-            for arrival, chunks in ((item.arrival, item.chunks) for item in prepared)
-        ]
+        writes = [_write(one) for one in prepared]
         writes += [TurnWrite(arrival.event, arrival.order, (), arrival.accepted) for arrival in older]
         with self._catalog.locks.publishing():  # between the two stores nobody may forget
-            judged = self._catalog.write(self._space, writes)
+            judged = self._catalog.write(self._encoders.spaces, writes)
             reached(Point.AFTER_CATALOG_COMMIT)
-            self._publish(prepared, judged, embedded)
+            self._publish(prepared, judged)
             # An earlier delivery of a stale revision may have left rows behind when it was cut short.
             self._remove_superseded([w.event.key for w, one in zip(writes, judged, strict=True) if one == "stale"])
         outcomes.update(judged)
         return outcomes
 
-    def _embed(self, prepared: Sequence[Prepared], pause: Callable[[], None], pace: float) -> np.ndarray:
-        """Shape (chunks of all, dimension)."""
-        texts = [chunk.text for item in prepared for chunk in item.chunks]
-        try:
-            return embed_unique(
-                self._embedder, texts, cache=self._cache, parts=lambda missing: self._pace.parts(missing, pause, pace)
-            )
-        except NotEmbedded as failed:
-            errors = {
-                item.arrival.order: failed.errors[chunk.text]
-                for item in prepared
-                for chunk in item.chunks
-                if chunk.text in failed.errors
-            }
-        raise NotStored(errors)
+    def _prepare(self, fresh: Sequence[Arrival], pause: Callable[[], None], pace: float) -> list[Prepared]:
+        """Chunk and embed for every space. Raises `NotStored` for what the active one's model refuses."""
+        by_space: dict[Space, Sequence[Encoded | None]] = {}
+        for encoder in (self.active, *self._encoders.beside):
+            chunked = []
+            for arrival in fresh:
+                pause()  # the longest turns take seconds each
+                chunked.append(encoder.chunk(arrival.event.content))
+            if encoder is not self.active:
+                by_space[encoder.space] = self._encoders.embed_beside(encoder, chunked, pause, pace)
+                continue
+            reached(Point.AFTER_CHUNKING)
+            try:
+                by_space[encoder.space] = encoder.embed(chunked, pause, pace)
+                continue
+            except NotEmbedded as failed:
+                errors = {
+                    arrival.order: failed.errors[chunk.text]
+                    for arrival, chunks in zip(fresh, chunked, strict=True)
+                    for chunk in chunks
+                    if chunk.text in failed.errors
+                }
+            raise NotStored(errors)
+        return [
+            Prepared(arrival, {space: one for space, found in by_space.items() if (one := found[at]) is not None})
+            for at, arrival in enumerate(fresh)
+        ]
 
-    def _publish(self, prepared: Sequence[Prepared], judged: Sequence[str], embedded: np.ndarray) -> None:
+    def _publish(self, prepared: Sequence[Prepared], judged: Sequence[str]) -> None:
         """Bring the vectors of what was written into the vector store, then mark it as indexed."""
-        rows: list[VectorRow] = []
+        rows: dict[Space, list[VectorRow]] = {}
         written: list[TurnEvent] = []
         revised: list[str] = []
-        position = 0
         for item, outcome in zip(prepared, judged, strict=False):
-            vectors = embedded[position : position + len(item.chunks)]
-            position += len(item.chunks)
             if outcome not in WRITTEN:
                 continue
-            written.append(item.arrival.event)
-            rows += vector_rows(self._space, item.arrival.event, item.arrival.order, item.chunks, vectors)
+            event, order = item.arrival.event, item.arrival.order
+            written.append(event)
+            for space, one in item.encoded.items():
+                rows.setdefault(space, []).extend(vector_rows(space, event, order, one.chunks, one.vectors))
             if outcome != "new":
-                revised.append(item.arrival.event.key)
+                revised.append(event.key)
         if not written:
             return
-        self._vectors.upsert(self._space, rows)
+        for space, some in rows.items():
+            self._vectors.upsert(space, some)
         reached(Point.AFTER_LANCE_UPSERT)
         # The rows of the content before go only now: until here the old ones were the only ones to be found.
         self._remove_superseded(revised)
@@ -149,13 +163,13 @@ class Pipeline:
         self._remove_superseded(list(overtaken))
 
     def _remove_superseded(self, turn_keys: Sequence[str]) -> None:
-        """Delete the rows of these turns that are not of their current content.
+        remove_superseded(self._catalog, self._vectors, self._encoders.spaces, turn_keys)
 
-        Another worker may be at a newer revision, so what is current must stay so until the others are deleted.
-        """
-        if turn_keys:
-            with self._catalog.unchanging(turn_keys) as current:
-                self._vectors.delete_superseded(self._space, list(current.items()))
+
+def _write(item: Prepared) -> TurnWrite:
+    event = item.arrival.event
+    spans = [span for space, one in item.encoded.items() for span in chunk_spans(space, event, one.chunks)]
+    return TurnWrite(event, item.arrival.order, tuple(spans), item.arrival.accepted)
 
 
 def fold(arrivals: Sequence[Arrival]) -> tuple[list[Arrival], Counter[str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 import redis
@@ -68,13 +69,24 @@ def ingest(lane: Lane, entry_ids: list[str], delivery: int) -> None:
             # RQ keeps and logs what a job raises, and redis-py quotes the command, which may be a turn.
             raise StreamUnavailable(f"Redis refuses: {said(error)}") from None
         except StepAside:
-            enqueue_batch(polite.queue, resident.settings, lane, entry_ids, delivery, again=True)
+            _queue_again(ledger, polite, resident.settings, entry_ids, delivery)
             return
         except GiveBack as why:
             ledger.release(entry_ids)
             log.info("batch_given_back", lane=lane, entries=len(entry_ids), reason=str(why))
             return
+    resident.upkeep.follow(resident.pipeline.active.space)
     resident.upkeep.after_batch()
+
+
+def _queue_again(ledger: Ledger, polite: Politeness, settings: Settings, entry_ids: list[str], delivery: int) -> None:
+    """A Redis that takes no job now, being full or away, gets the batch back as it was."""
+    try:
+        enqueue_batch(polite.queue, settings, ledger.lane, entry_ids, delivery, again=True)
+    except redis.exceptions.RedisError as error:
+        log.warning("batch_not_queued_again", lane=ledger.lane, error=said(error))
+        with suppress(redis.exceptions.RedisError):  # or its lease runs out, and it is delivered again
+            ledger.release(entry_ids)
 
 
 def run_maintenance(name: str, due: str | None = None) -> None:

@@ -17,6 +17,7 @@ def chunk_spans(space: Space, event: TurnEvent, chunks: Sequence[Chunk]) -> tupl
     """The chunks as the catalog keeps them."""
     return tuple(
         ChunkSpan(
+            space_id=space.id,
             vector_id=vector_id(space.id, event.key, event.content_hash, chunk.index),
             index=chunk.index,
             total=chunk.total,

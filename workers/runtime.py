@@ -5,6 +5,7 @@ RQ calls jobs by name with JSON arguments, so this is where a job finds them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Event
 
@@ -14,6 +15,7 @@ from producers.errors import SettingsError
 from producers.settings import Settings
 from workers.embedding.port import Embedder
 from workers.embedding.registry import load_embedder
+from workers.encoding import load_model
 from workers.ingest import Pipeline
 from workers.stores.catalog import Catalog
 from workers.stores.lance_connection import WRITER_CACHE
@@ -69,6 +71,11 @@ def runtime() -> Runtime:
     return _runtime
 
 
+def stopping() -> bool:
+    """Whether this process is a worker that is asked to stop."""
+    return _runtime is not None and _runtime.stopping.is_set()
+
+
 def space_of(embedder: Embedder, settings: Settings) -> Space:
     """The space that these settings and this embedder make.
 
@@ -88,26 +95,47 @@ def space_of(embedder: Embedder, settings: Settings) -> Space:
     return Space(embedder.name, embedder.dimension, tokens, overlap)
 
 
-def following(active: StoredSpace | None, settings: Settings) -> Settings:
-    """The settings, with embedder and chunk sizes as the active space has them where nobody set them. Pure."""
+MADE_BY = ("embedder", "chunk_tokens", "chunk_overlap")
+"""The settings that make a space."""
+
+
+def following(active: StoredSpace | None, settings: Settings, beside: Sequence[StoredSpace] = ()) -> Settings:
+    """The settings, with embedder and chunk sizes as the active space has them where nobody set them. Pure.
+
+    What was set is taken for what was meant, unless it is what one of the spaces `beside` was made by: then reads were
+    switched, or will be, and the setting is only behind.
+    """
     if active is None:
         return settings
-    made_by = {
-        "embedder": active.setting,
-        "chunk_tokens": active.space.chunk_tokens,
-        "chunk_overlap": active.space.chunk_overlap,
-    }
-    unsaid = {name: value for name, value in made_by.items() if name not in settings.model_fields_set}
-    return settings.model_copy(update=unsaid)
+    behind = not agrees(active, settings) and any(agrees(one, settings) for one in beside)
+    made_by = _made_by(active)
+    taken = {name: value for name, value in made_by.items() if behind or name not in settings.model_fields_set}
+    return settings.model_copy(update=taken)
+
+
+def agrees(stored: StoredSpace, settings: Settings) -> bool:
+    """Whether every setting that was given and makes a space is the one that made this space. Pure."""
+    given = settings.model_fields_set.intersection(MADE_BY)
+    return all(getattr(settings, name) == _made_by(stored)[name] for name in given)
+
+
+def _made_by(stored: StoredSpace) -> dict[str, object]:
+    space = stored.space
+    return dict(zip(MADE_BY, (stored.setting, space.chunk_tokens, space.chunk_overlap), strict=True))
 
 
 def build_ingest(settings: Settings, client: redis.Redis) -> tuple[Pipeline, Upkeep]:
-    """Load the encoder, open the stores, and make sure that the catalog's vectors are this encoder's."""
+    """Load the encoders, open the stores, and make sure that the catalog's vectors are these settings' own."""
     catalog = Catalog.open(settings.catalog_location, create=True)
-    settings = following(catalog.spaces.active(), settings)
-    embedder = load_embedder(settings.embedder, settings)
-    space = space_of(embedder, settings)
-    catalog.spaces.adopt(StoredSpace(space, settings.embedder, embedder.scripts))
+    written = catalog.spaces.written()
+    wanted = following(catalog.spaces.active(), settings, written)
+    embedder = load_embedder(wanted.embedder, settings)
+    # The model may have several names; the chunk sizes are those of its own space, of the active one first.
+    same = sorted((one for one in written if one.space.embedder == embedder.name), key=lambda one: one.state)
+    space = space_of(embedder, following(same[0], settings, written) if same else settings)
+    catalog.spaces.adopt(StoredSpace(space, wanted.embedder, embedder.scripts))
     vectors = VectorStore(settings.vectors_location, WRITER_CACHE)
     vectors.connect()  # loads LanceDB, seconds of work, before this worker holds a batch that others could store
-    return Pipeline(catalog, vectors, embedder, space), Upkeep(client, settings, vectors, space)
+    pipeline = Pipeline(catalog, vectors, embedder, space, lambda stored: load_model(stored, settings))
+    pipeline.refresh()  # the models of other spaces, also before it holds a batch
+    return pipeline, Upkeep(client, settings, vectors, space)

@@ -14,9 +14,11 @@ from croniter import CroniterError, croniter  # type: ignore[import-untyped]  # 
 from producers.errors import SettingsError
 from producers.settings import Settings
 
-NAMES = ("index", "forget")
+NAMES = ("index", "compact", "forget", "reembed")
 """Of each there is a setting NAME_cron, and a function in `maintenance.run.JOBS`."""
 EXAMPLE = "*/5 * * * *"
+SHORTEST_WAIT = timedelta(minutes=1)
+"""Of a job that is due every few seconds the worker may be some runs behind, and still does each."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def job_id(name: str, due: datetime) -> str:
 
 def time_to_live(cron: str, due: datetime) -> timedelta:
     """How long a run may wait for a worker: until the next is due, so that an outage leaves one run, not hundreds."""
-    return next_times(cron, 1, due)[0] - due
+    return max(next_times(cron, 1, due)[0] - due, SHORTEST_WAIT)
 
 
 def overdue(cron: str, reference: datetime, now: datetime) -> bool:

@@ -25,6 +25,7 @@ from workers.disk import NEARLY_FULL_BYTES, disks, shown_size
 from workers.embedding.registry import recommended_multilingual
 from workers.maintenance.overview import overview
 from workers.queues import MAINTENANCE, rq_queue
+from workers.spaces_overview import spaces_overview
 from workers.stores.catalog import Catalog, CatalogCounts
 from workers.stores.spaces import StoredSpace
 from workers.stores.vectors import VectorStatistics, VectorStore
@@ -174,7 +175,9 @@ def _gather_catalog(catalog: Catalog, settings: Settings, status: dict[str, Any]
     if active is None:
         status["vectors"] = asdict(VectorStatistics(0, 0, 0, 0))
         return
-    status["spaces"] = [{"id": active.space.id, "active": True, "setting": active.setting, **asdict(active.space)}]
+    spaces = spaces_overview(catalog, settings)
+    status["spaces"] = spaces.spaces
+    status["advice"] += spaces.advice
     unfinished = catalog.tombstones.unfinished()
     if unfinished:
         status["degraded"].append(
@@ -200,7 +203,8 @@ def language_advice(catalog: Catalog, active: StoredSpace) -> str | None:
     share = round(100 * len(foreign) / len(sample))
     return (
         f"{share}% of the newest turns are in a script that {active.space.embedder} does not speak ({foreign[0][0]}): "
-        f"SCOPE_RECALL_EMBEDDER={recommended_multilingual()} on a new data dir recalls them better"
+        f"SCOPE_RECALL_EMBEDDER={recommended_multilingual()} on a new data dir recalls them better, and so does "
+        f"`scope-recall reembed --model {recommended_multilingual()}` on this one"
     )
 
 

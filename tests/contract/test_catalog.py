@@ -15,6 +15,7 @@ from producers.errors import ModelError, NotReady, StoreUnavailable
 from producers.events import TurnEvent
 from workers.order import entry_order
 from workers.stores.catalog import Catalog
+from workers.stores.index_search import IndexSearch
 from workers.stores.scope import Scope
 from workers.stores.space import Space, vector_id
 from workers.stores.spaces import StoredSpace
@@ -37,7 +38,7 @@ def catalog(catalog_url: str) -> Iterator[Catalog]:
 def write(content: str, entry: str, *, tenant: str = "t", turn: int = 0, with_chunk: bool = True) -> TurnWrite:
     event = TurnEvent(tenant=tenant, session_id="s", turn_index=turn, role="user", content=content)
     span = ChunkSpan(
-        vector_id(SPACE.id, event.identity.key, event.content_hash, 0), 0, 1, 0, len(content), "prose", None
+        SPACE.id, vector_id(SPACE.id, event.identity.key, event.content_hash, 0), 0, 1, 0, len(content), "prose", None
     )
     return TurnWrite(event, entry_order(entry), (span,) if with_chunk else ())
 
@@ -49,7 +50,7 @@ def seen(catalog: Catalog, *writes: TurnWrite, tenant: str = "t") -> list[str]:
 
 def test_a_new_turn_is_pending_until_it_is_marked(catalog: Catalog) -> None:
     one = write("hello", "1-0")
-    assert catalog.write(SPACE, [one]) == ["new"]
+    assert catalog.write([SPACE], [one]) == ["new"]
     assert (catalog.counts().turns, catalog.counts().chunks, catalog.counts().pending) == (1, 1, 1)
     assert catalog.mark_indexed([(one.event.identity.key, one.event.content_hash)]) == {}
     assert catalog.counts().pending == 0
@@ -57,10 +58,10 @@ def test_a_new_turn_is_pending_until_it_is_marked(catalog: Catalog) -> None:
 
 def test_the_same_content_again_is_a_duplicate_and_before_indexing_a_resume(catalog: Catalog) -> None:
     one = write("hello", "1-0")
-    catalog.write(SPACE, [one])
-    assert catalog.write(SPACE, [write("hello", "2-0")]) == ["resume"]
+    catalog.write([SPACE], [one])
+    assert catalog.write([SPACE], [write("hello", "2-0")]) == ["resume"]
     catalog.mark_indexed([(one.event.identity.key, one.event.content_hash)])
-    assert catalog.write(SPACE, [write("hello", "3-0", with_chunk=False)]) == ["duplicate"]
+    assert catalog.write([SPACE], [write("hello", "3-0", with_chunk=False)]) == ["duplicate"]
     assert (catalog.counts().turns, catalog.counts().chunks) == (1, 1)
 
 
@@ -70,7 +71,7 @@ def test_the_highest_stream_entry_wins_in_whatever_order_it_arrives(catalog: Cat
     revisions = [write("first", "1-0"), write("second", "2-0"), write("first", "3-0")]
     for position in order:
         one = revisions[position]
-        if catalog.write(SPACE, [one])[0] in ("new", "revision", "resume"):
+        if catalog.write([SPACE], [one])[0] in ("new", "revision", "resume"):
             catalog.mark_indexed([(one.event.identity.key, one.event.content_hash)])
     assert seen(catalog, *revisions) == ["first"]
     assert (catalog.counts().turns, catalog.counts().chunks) == (1, 1)
@@ -78,8 +79,8 @@ def test_the_highest_stream_entry_wins_in_whatever_order_it_arrives(catalog: Cat
 
 def test_marking_an_overtaken_revision_tells_which_content_is_current(catalog: Catalog) -> None:
     old, new = write("old", "1-0"), write("new", "2-0")
-    catalog.write(SPACE, [old])
-    catalog.write(SPACE, [new])
+    catalog.write([SPACE], [old])
+    catalog.write([SPACE], [new])
     key = old.event.identity.key
     assert catalog.mark_indexed([(key, old.event.content_hash)]) == {key: new.event.content_hash}
     assert catalog.counts().pending == 1, "the current content is not indexed by marking another"
@@ -87,13 +88,13 @@ def test_marking_an_overtaken_revision_tells_which_content_is_current(catalog: C
 
 def test_a_written_turn_without_chunks_is_refused_as_a_whole_batch(catalog: Catalog) -> None:
     with pytest.raises(StoreUnavailable, match="tried again"):
-        catalog.write(SPACE, [write("kept out too", "1-0", turn=1), write("hello", "1-1", with_chunk=False)])
+        catalog.write([SPACE], [write("kept out too", "1-0", turn=1), write("hello", "1-1", with_chunk=False)])
     assert catalog.counts().turns == 0
 
 
 def test_hydrating_never_leaves_the_tenant_or_the_space(catalog: Catalog) -> None:
     mine, theirs = write("mine", "1-0", tenant="a"), write("theirs", "1-1", tenant="o'brien")
-    catalog.write(SPACE, [mine, theirs])
+    catalog.write([SPACE], [mine, theirs])
     assert seen(catalog, mine, theirs, tenant="a") == ["mine"]
     assert seen(catalog, mine, theirs, tenant="o'brien") == ["theirs"]
     ids = [mine.chunks[0].vector_id]
@@ -114,10 +115,12 @@ def test_hydrating_gives_the_chunks_own_text_and_the_turns_fields(catalog: Catal
         metadata={"k": [1, {"é": None}]},
     )
     spans = tuple(
-        ChunkSpan(vector_id(SPACE.id, event.identity.key, event.content_hash, n), n, 2, start, end, "prose", None)
+        ChunkSpan(
+            SPACE.id, vector_id(SPACE.id, event.identity.key, event.content_hash, n), n, 2, start, end, "prose", None
+        )
         for n, (start, end) in enumerate([(0, 3), (3, 11)])
     )
-    catalog.write(SPACE, [TurnWrite(event, entry_order("1-0"), spans)])
+    catalog.write([SPACE], [TurnWrite(event, entry_order("1-0"), spans)])
     found = catalog.hydrate([span.vector_id for span in spans], Scope("t"), SPACE)
     assert [found[span.vector_id].text for span in spans] == ["前言。", "第二句🙂。end"]
     chunk = found[spans[1].vector_id]
@@ -137,6 +140,17 @@ def test_a_second_model_is_refused_naming_both(catalog: Catalog) -> None:
     assert "hashing-v1" in str(caught.value)
     assert "multilingual-e5-small" in str(caught.value)
     assert catalog.spaces.active() == ACTIVE
+
+
+def test_a_space_remembers_how_its_index_is_asked(catalog: Catalog) -> None:
+    other = Space("another", 8, 64, 8)
+    assert catalog.spaces.search(SPACE) == catalog.spaces.search(other) == IndexSearch()
+    found = IndexSearch(refine=8, ef=600, trained_rows=200_000, checked_at_us=1_769_850_000_000_000, recall=0.981)
+    catalog.spaces.set_search(SPACE, found)
+    catalog.spaces.set_search(other, found)
+    assert catalog.spaces.search(SPACE) == found
+    assert catalog.spaces.search(other) == IndexSearch()
+    assert [stored.search for stored in catalog.spaces.all()] == [found]
 
 
 def test_a_catalog_that_does_not_exist_is_not_made_by_reading(tmp_path: Path) -> None:
@@ -169,7 +183,7 @@ def write_many(url: str, worker: int) -> None:
         # Half of the turns are everyone's, half are this process's own.
         shared = [write("shared", f"{batch + 1}-{worker}", turn=batch * 10 + n) for n in range(5)]
         own = [write(f"own {worker}", "1-0", turn=1000 + worker * 1000 + batch * 10 + n) for n in range(5)]
-        catalog.write(SPACE, shared + own)
+        catalog.write([SPACE], shared + own)
         catalog.mark_indexed([(one.event.identity.key, one.event.content_hash) for one in shared + own])
     catalog.close()
 
@@ -202,7 +216,7 @@ def test_a_stored_turn_comes_back_as_it_was_said(catalog: Catalog) -> None:
         tags=("b", "a"),
         metadata={"n": [1, None, "é"]},
     )
-    catalog.write(SPACE, [TurnWrite(event, entry_order("5-1"), write("x", "5-1").chunks)])
+    catalog.write([SPACE], [TurnWrite(event, entry_order("5-1"), write("x", "5-1").chunks)])
     found = catalog.stored_turns([event.key, "0" * 32])
     assert {key: (one.event, one.entry_order, one.state) for key, one in found.items()} == {
         event.key: (event, entry_order("5-1"), "pending")

@@ -40,7 +40,7 @@ def write(content: str, ms: int = 0, accepted: str | None = None, **fields: obje
     event = TurnEvent.model_validate({"tenant": "t", "session_id": "s", "turn_index": 0, "role": "user", **fields,
                                       "content": content})  # fmt: skip
     key = vector_id(SPACE.id, event.key, event.content_hash, 0)
-    span = ChunkSpan(key, 0, 1, 0, len(content), "prose", None)
+    span = ChunkSpan(SPACE.id, key, 0, 1, 0, len(content), "prose", None)
     return TurnWrite(event, order_at(NOON_MS + ms), (span,), accepted)
 
 
@@ -57,7 +57,7 @@ def seen(catalog: Catalog, one: TurnWrite) -> bool:
 
 def test_what_is_buried_is_gone_for_recall_at_once_and_its_contents_were_handed_out(catalog: Catalog) -> None:
     mine, other = write("mine"), write("other", session_id="s2")
-    catalog.write(SPACE, [mine, other])
+    catalog.write([SPACE], [mine, other])
     assert bury(catalog, Selection("t", "s")) == ["mine"]
     assert (seen(catalog, mine), seen(catalog, other)) == (False, True)
     (found,) = catalog.tombstones.unfinished()
@@ -68,7 +68,7 @@ def test_an_event_accepted_before_is_dropped_when_it_arrives_and_a_later_one_is_
     bury(catalog, Selection("t", "s"))
     late = [write("late", 1000), write("in a spool", 9000, accepted=order_at(NOON_MS + 500), turn_index=1)]
     again = [write("again", 1001, turn_index=2), write("elsewhere", 0, session_id="s2")]
-    assert catalog.write(SPACE, [*late, *again]) == ["forgotten", "forgotten", "new", "new"]
+    assert catalog.write([SPACE], [*late, *again]) == ["forgotten", "forgotten", "new", "new"]
     assert [seen(catalog, one) for one in (*late, *again)] == [False, False, True, True]
 
 
@@ -78,7 +78,7 @@ def test_a_finished_forget_still_drops_what_comes_late_and_names_nobody(catalog:
     catalog.tombstones.finish(found.tombstone.id)
     assert catalog.tombstones.unfinished() == []
     late = write("late", tenant="secret-tenant", session_id="secret-session", agent_id="secret-agent")
-    assert catalog.write(SPACE, [late]) == ["forgotten"]
+    assert catalog.write([SPACE], [late]) == ["forgotten"]
     with catalog._engine.connect() as connection:
         rows = connection.exec_driver_sql("SELECT * FROM tombstones").all()
     assert "secret" not in str(rows)
@@ -86,15 +86,15 @@ def test_a_finished_forget_still_drops_what_comes_late_and_names_nobody(catalog:
 
 def test_the_cutoff_is_not_before_what_the_catalog_holds_already(catalog: Catalog) -> None:
     ahead = write("accepted by a clock that was set back since", 5000)
-    catalog.write(SPACE, [ahead])
+    catalog.write([SPACE], [ahead])
     bury(catalog, Selection("t"))
-    assert catalog.write(SPACE, [ahead]) == ["forgotten"]
-    assert catalog.write(SPACE, [write("later", 5001)]) == ["new"]
+    assert catalog.write([SPACE], [ahead]) == ["forgotten"]
+    assert catalog.write([SPACE], [write("later", 5001)]) == ["new"]
 
 
 def test_a_refused_burial_changes_nothing(catalog: Catalog) -> None:
     one = write("mine")
-    catalog.write(SPACE, [one])
+    catalog.write([SPACE], [one])
 
     def refuse(number: int, contents: list[str]) -> None:
         raise OSError("disk full")
@@ -103,7 +103,7 @@ def test_a_refused_burial_changes_nothing(catalog: Catalog) -> None:
         catalog.tombstones.bury(Selection("t"), lambda: CUTOFF, refuse)
     assert seen(catalog, one)
     assert catalog.tombstones.unfinished() == []
-    assert catalog.write(SPACE, [write("revised", 1)]) == ["revision"]
+    assert catalog.write([SPACE], [write("revised", 1)]) == ["revision"]
 
 
 @pytest.mark.parametrize("narrowing", ["session", "agent", "before"])
@@ -119,7 +119,7 @@ def test_exactly_the_selected_turns_are_forgotten_whatever_the_ids(catalog: Cata
         for number, one in enumerate(writes)
     ]
     assert len(distinct) == 8
-    catalog.write(SPACE, writes)
+    catalog.write([SPACE], writes)
     value = {"session": "o'brien", "agent": "%", "before": NOON + timedelta(milliseconds=1)}[narrowing]
     bury(catalog, Selection("x' OR '1'='1", **{narrowing: value}))  # type: ignore[arg-type]
 
@@ -137,7 +137,7 @@ def test_exactly_the_selected_turns_are_forgotten_whatever_the_ids(catalog: Cata
 
 
 def test_what_is_left_can_be_looked_through(catalog: Catalog) -> None:
-    catalog.write(SPACE, [write("mine"), write("other", session_id="s2", metadata={"file": "app.py"})])
+    catalog.write([SPACE], [write("mine"), write("other", session_id="s2", metadata={"file": "app.py"})])
     bury(catalog, Selection("t", "s"))
     assert list(catalog.tombstones.remaining_contents()) == ['other\n{"file": "app.py"}']
     assert catalog.tombstones.count(Selection("t")) == (1, 1)
@@ -146,10 +146,10 @@ def test_what_is_left_can_be_looked_through(catalog: Catalog) -> None:
 
 def test_scrubbing_leaves_what_is_stored(catalog: Catalog) -> None:
     one = write("kept")
-    catalog.write(SPACE, [one])
+    catalog.write([SPACE], [one])
     catalog.scrub()
     assert seen(catalog, one)
-    assert catalog.write(SPACE, [write("revised", 1)]) == ["revision"], "transactions work after it as before"
+    assert catalog.write([SPACE], [write("revised", 1)]) == ["revision"], "transactions work after it as before"
 
 
 def test_who_erases_waits_for_writers_and_keeps_new_ones_out(catalog: Catalog) -> None:

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from vector_rows import SPACE, ids, row, unit_vector
 
 from producers.errors import PoisonError
+from workers.stores.lance_indexes import index_config
 from workers.stores.lance_schema import VectorRow
 from workers.stores.scope import Scope, ScopedTurn, in_scope
 from workers.stores.space import Space
-from workers.stores.vectors import TERMS, VectorStore, _index_config
+from workers.stores.vectors import TERMS, VectorStore
 
 pytestmark = pytest.mark.contract
 
@@ -267,7 +268,9 @@ def test_two_spaces_never_meet(store: VectorStore) -> None:
 def test_an_index_is_known_by_its_column_and_not_built_again_under_another_name(store: VectorStore) -> None:
     store.upsert(SPACE, [row(number) for number in range(10)])
     store._lance.write(SPACE, lambda table: table.drop_index("terms_idx"))
-    store._lance.write(SPACE, lambda table: table.create_index(TERMS, config=_index_config("full-text"), name="other"))
+    store._lance.write(
+        SPACE, lambda table: table.create_index(TERMS, config=index_config("full-text", 0, 8), name="other")
+    )
     again = VectorStore(store._lance.location)
     again.upsert(SPACE, [row(number) for number in range(10, 20)])
     assert TERMS in again.indexed_columns(SPACE)
@@ -275,3 +278,18 @@ def test_an_index_is_known_by_its_column_and_not_built_again_under_another_name(
     assert names == ["other"]
     assert again.statistics(SPACE).indexed_at_us is not None
     assert len(again.lexical(SPACE, "hello", Scope("t"), 50)) == 20
+
+
+def test_a_dropped_table_is_gone_from_the_disk_and_can_be_made_again(store: VectorStore, tmp_path: Path) -> None:
+    store.drop(SPACE)
+    assert list(tmp_path.iterdir()) == [], "dropping what is not there makes nothing"
+    store.upsert(SPACE, [row(number) for number in range(3)])
+    other = VectorStore(store.location)
+    assert other.statistics(SPACE).rows == 3
+    store.drop(SPACE)
+    store.drop(SPACE)
+    assert list((tmp_path / "vectors").iterdir()) == []
+    assert other.dense(SPACE, unit_vector(0), Scope("t"), 5) == [], "also with a handle on it"
+    store.upsert(SPACE, [row(7)])
+    assert list(store.keys(SPACE)) == list(other.keys(SPACE)) == ["v7"]
+    assert TERMS in store.indexed_columns(SPACE)

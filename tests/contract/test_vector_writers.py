@@ -14,11 +14,15 @@ import pytest
 from vector_rows import NOW, SPACE, ids, row, unit_vector
 
 from producers.errors import StoreUnavailable
+from workers.maintenance import compact as compacting
 from workers.maintenance import index
+from workers.maintenance.compact import compact
+from workers.maintenance.job import Outcome
 from workers.stores import lance_connection
 from workers.stores.lance_connection import WRITE_ATTEMPTS, LanceConnection
 from workers.stores.lance_schema import KEY
 from workers.stores.scope import Scope
+from workers.stores.spaces import StoredSpace
 from workers.stores.vectors import VectorStore
 
 pytestmark = pytest.mark.contract
@@ -77,17 +81,29 @@ def test_processes_that_insert_the_same_new_keys_leave_each_key_once(tmp_path: P
 
 @pytest.fixture
 def low_thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "MAX_FRAGMENTS", 4)
+    monkeypatch.setattr(compacting, "MAX_FRAGMENTS", 4)
+    monkeypatch.setattr(index, "MIN_UNINDEXED", 150)
     monkeypatch.setattr(index, "SCALAR_INDEX_MIN_ROWS", 100)
-    monkeypatch.setattr(index, "VECTOR_INDEX_MIN_ROWS", 600)
+    monkeypatch.setattr(index, "VECTOR_INDEX_MIN_BYTES", 600 * SPACE.dimension * 4)
 
 
-def test_keeping_indexes_does_nothing_when_nothing_is_due(store: VectorStore) -> None:
-    assert index.keep_indexes(store, SPACE, now=NOW).did is None
-    store.upsert(SPACE, [row(number) for number in range(10)])
-    outcome = index.keep_indexes(store, SPACE, now=NOW)
-    assert outcome.did is None
-    assert outcome.before == outcome.after
+KEEP = timedelta(minutes=10)
+
+
+def maintain(store: VectorStore) -> tuple[Outcome, Outcome]:
+    """Both jobs, on a space whose catalog remembers nothing."""
+    policy = index.Policy(KEEP, recall_floor=0.95)
+    stored = StoredSpace(SPACE, "test", None)
+    indexed = index.keep_indexes(store, stored, policy, now=NOW, save=lambda search: None)
+    return indexed, compact(store, SPACE, keep_versions=KEEP)
+
+
+def test_maintenance_does_nothing_when_nothing_is_due(store: VectorStore) -> None:
+    for _ in range(2):
+        for outcome in maintain(store):
+            assert outcome.did is None
+            assert outcome.before == outcome.after
+        store.upsert(SPACE, [row(number) for number in range(10)])
 
 
 @pytest.mark.usefixtures("low_thresholds")
@@ -95,9 +111,10 @@ def test_indexes_grow_with_the_table_and_every_row_stays_found(store: VectorStor
     did = ""
     for batch in range(14):
         store.upsert(SPACE, [row(number, f"word{number} zebra") for number in range(batch * 50, batch * 50 + 50)])
-        outcome = index.keep_indexes(store, SPACE, now=NOW)
-        did += f"{outcome.did}; "
-        assert outcome.after["fragments"] <= 6
+        indexed, compacted = maintain(store)
+        did += f"{indexed.did}; "
+        assert compacted.after["fragments"] <= 5
+    assert "recall@50 1.000 with refine 4" in did
     assert all(did.count(f"index of {column};") == 1 for column in (*index.SCALAR_COLUMNS, "vector"))
     store.upsert(SPACE, [row(number, f"word{number} zebra") for number in range(695, 705)])
     assert len(set(store.keys(SPACE))) == len(list(store.keys(SPACE))) == 705
@@ -120,12 +137,12 @@ def test_upserts_while_indexes_are_kept_neither_fail_nor_duplicate(tmp_path: Pat
         finally:
             done.set()
 
-    def maintain() -> None:
+    def keep() -> None:
         store = VectorStore(str(tmp_path))
         while not done.is_set():
-            index.keep_indexes(store, SPACE, now=NOW)
+            maintain(store)
 
-    in_threads(insert, insert, maintain)
+    in_threads(insert, insert, keep)
     store = VectorStore(str(tmp_path))
     assert sorted(store.keys(SPACE)) == sorted(f"v{number}" for number in range(205))
     assert len(store.lexical(SPACE, "hello", Scope("t"), 500)) == 205

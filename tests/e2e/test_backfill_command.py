@@ -97,6 +97,13 @@ def test_what_is_damaged_or_refused_is_named_and_the_rest_is_imported(running: C
     assert "trace.jsonl" in done.err
     assert "--format trace" in done.err
     assert "secret words" not in done.err + done.out
+    (folder / "other.json").write_text('{"of": "another program"}')
+    again = running.run("backfill", str(folder), "--tenant", "b2", "--json")
+    assert (again.code, again.json["bad"], again.json["imported"]) == (1, 2, 0)
+    assert again.json["unknown"] == [str(folder / "other.json")]
+    told = running.run("backfill", str(folder), "--tenant", "b2").err
+    assert "c-1.jsonl: 1 bad place, told when they were read; --again reads" in told
+    assert "in no format that is known: " in told
 
 
 def test_the_options_narrow_what_is_imported(running: Cli, folder: Path) -> None:

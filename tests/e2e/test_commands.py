@@ -227,7 +227,7 @@ def test_a_second_up_on_the_same_data_dir_is_refused_with_the_first_ones_pid(run
 
 def test_maintenance_can_be_listed_and_run_by_hand(running: Cli) -> None:
     jobs = running.run("maintain", "list", "--json").json["jobs"]
-    assert [job["name"] for job in jobs] == ["index", "forget"]
+    assert [job["name"] for job in jobs] == ["index", "compact", "forget", "reembed"]
     assert len(jobs[0]["next"]) == 3
     running.push([event("maintenance", tenant="maintenance")])
     assert running.run("drain").code == 0

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
-from known_turns import known_turn, question
+from known_turns import known_turn
 
 from producers.events import TurnEvent
 from producers.settings import Settings
@@ -97,7 +97,7 @@ class Stored:
         missing = []
         for number in numbers:
             event = known_turn(number)
-            answer = recaller.recall(Question(question(number), Scope(event.tenant), k=WIDE, wide=WIDE))
+            answer = recaller.recall(Question(event.content, Scope(event.tenant), k=WIDE, wide=WIDE))
             if event.turn_index not in [hit.turn_index for hit in answer.hits]:
                 missing.append(number)
         return missing

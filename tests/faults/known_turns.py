@@ -27,8 +27,3 @@ def known_turn(number: int, revision: int = 0) -> TurnEvent:
         role=("user", "assistant")[number % 2],
         content="\n\n".join(lines),
     )
-
-
-def question(number: int) -> str:
-    """A question that turn `number` answers best."""
-    return f"build {number * 7919 % 1_000_003} of turn {number}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,10 +14,11 @@ from producers.errors import SpoolFull, StoreUnavailable
 from producers.settings import Settings
 from producers.stream import EventStream
 from stepped import Stepped, turn
-from workers.maintenance import index
+from workers.maintenance import compact, index, room
 from workers.status import gather_status
 from workers.stores.catalog import Catalog
 from workers.stores.lance_connection import LanceConnection
+from workers.stores.spaces import StoredSpace
 from workers.supervision.redis_server import embedded_redis
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
@@ -62,12 +63,12 @@ def test_failed_writes_of_lancedb_leave_no_files_behind(stepped: Stepped, step: 
     for first in (0, 50):
         stepped.push(*[turn(f"turn {number}", number) for number in range(first, first + 50)])
         stepped.settle()
-    store, space = stepped.pipeline._vectors, stepped.pipeline._space
+    store, space = stepped.pipeline._vectors, stepped.pipeline.active.space
     folder = Path(store.location)
     before = sorted(folder.rglob("*"))
     act: Callable[[], object] = {
         "upsert": lambda: stepped.pipeline._vectors._lance.write(space, _add_again),
-        "optimize": lambda: store.optimize(space, keep_versions=index.VERSION_AGE),
+        "optimize": lambda: store.optimize(space, keep_versions=timedelta(minutes=10)),
         "build_index": lambda: store.build_index(space, "terms", "full-text"),
     }[step]
     for _ in range(3):
@@ -110,11 +111,17 @@ def test_a_full_spool_keeps_what_it_has_and_takes_more_when_there_is_room(settin
 
 
 def test_maintenance_leaves_the_room_that_turns_need(stepped: Stepped, monkeypatch: pytest.MonkeyPatch) -> None:
-    stepped.push(turn("hello"))
-    stepped.settle()
-    store, space = stepped.pipeline._vectors, stepped.pipeline._space
-    monkeypatch.setattr(index, "index_work", lambda *args, **kwargs: index.IndexWork(True, ()))
-    monkeypatch.setattr(index, "free_bytes", lambda location: index.RESERVED_BYTES)
+    for number in range(2):
+        stepped.push(turn("hello", number))
+        stepped.settle()
+    store, space = stepped.pipeline._vectors, stepped.pipeline.active.space
+    monkeypatch.setattr(index, "index_work", lambda *args, **kwargs: index.IndexWork((), True, False))
+    monkeypatch.setattr(compact, "MAX_FRAGMENTS", 1)
+    monkeypatch.setattr(room, "free_bytes", lambda location: room.RESERVED_BYTES)
     monkeypatch.setattr(LanceConnection, "write", None)  # nothing is even tried
+    keep = timedelta(minutes=10)
     with pytest.raises(StoreUnavailable, match=r"needs 64\.\d MiB and its disk has 64\.0 MiB: it waits.*Free space"):
-        index.keep_indexes(store, space, now=datetime.now(UTC))
+        compact.compact(store, space, keep_versions=keep)
+    stored, policy = StoredSpace(space, "hashing", None), index.Policy(keep, 0.95)
+    with pytest.raises(StoreUnavailable, match=r"needs 64\.\d MiB and its disk has 64\.0 MiB: it waits.*Free space"):
+        index.keep_indexes(store, stored, policy, now=datetime.now(UTC), save=lambda search: None)

@@ -136,10 +136,16 @@ def test_a_resumed_copy_adds_only_what_it_goes_on_with(
 
 
 @pytest.mark.parametrize("step", ["plan", "append", "sent"])
-def test_a_kill_at_any_step_sends_no_turn_under_two_identities(
-    live_settings: Settings, catalog: Catalog, file: Path, monkeypatch: pytest.MonkeyPatch, step: str
+@pytest.mark.parametrize("batches", [(3, 3, 10), (7, 2, 5)])
+def test_a_kill_at_any_step_loses_no_turn_and_sends_none_under_two_identities(
+    live_settings: Settings,
+    catalog: Catalog,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    batches: tuple[int, int, int],
 ) -> None:
-    monkeypatch.setattr(importing, "BATCH", 3)
+    """Killed twice; each run cuts the file into other batches, as the clock makes it do."""
 
     class Killed(BaseException):
         pass
@@ -158,11 +164,15 @@ def test_a_kill_at_any_step_sends_no_turn_under_two_identities(
             raise Killed
         return answer
 
-    with monkeypatch.context() as patched:
-        patched.setattr(owner, step, die_after)
-        with pytest.raises(Killed):
-            run(live_settings, catalog, file)
-    Stepped(live_settings, "backfill").settle()  # what was sent is stored before the import goes on
+    for batch in batches[:2]:
+        calls = 0
+        with monkeypatch.context() as patched:
+            patched.setattr(importing, "BATCH", batch)
+            patched.setattr(owner, step, die_after)
+            with pytest.raises(Killed):
+                run(live_settings, catalog, file)
+        Stepped(live_settings, "backfill").settle()  # what was sent is stored before the import goes on
+    monkeypatch.setattr(importing, "BATCH", batches[2])
     run(live_settings, catalog, file)
     stepped = Stepped(live_settings, "backfill")
     stepped.settle()
@@ -198,6 +208,28 @@ def test_bad_places_are_reported_and_the_rest_is_imported(
     assert [one.unreadable for one in report.files] == [None, "it says so", "No such file or directory", None]
     assert report.files[0].bad == [Bad("line 2", "not four fields")]
     assert (report.imported, report.bad, report.left_out()) == (12, 3, {"comment": 1})
+
+
+def test_what_was_bad_in_a_file_is_told_again_though_it_is_not_read_again(
+    live_settings: Settings, catalog: Catalog, tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.lines"
+    bad.write_text("s|user|a|good\nbroken\nbroken too\ns|user|b|good too\n")
+    assert run(live_settings, catalog, bad).bad == 2
+    unchanged = run(live_settings, catalog, bad)
+    assert (unchanged.files[0].unchanged, unchanged.files[0].bad_earlier, unchanged.bad) == (True, 2, 2)
+    with bad.open("a") as grown:
+        grown.write("broken as well\n")
+    report = run(live_settings, catalog, bad)
+    assert (report.files[0].bad_count, report.files[0].bad_earlier, report.bad) == (1, 2, 3)
+    assert run(live_settings, catalog, bad).bad == 3
+    assert [bad.place for bad in run(live_settings, catalog, bad, again=True).files[0].bad] == [
+        "line 2",
+        "line 3",
+        "line 5",
+    ]
+    bad.write_text("s|user|a|good\ns|user|b|good too\n")
+    assert run(live_settings, catalog, bad).bad == 0
 
 
 def test_a_dry_run_counts_the_same_and_changes_nothing(

@@ -37,7 +37,7 @@ def refuse(texts: Sequence[str]) -> None:
 
 def not_finite(system: Stepped, patched: pytest.MonkeyPatch) -> list[str]:
     """Make the vector of each text with the word poison NaN; returns the list of all texts that are embedded."""
-    embedder = system.pipeline._embedder
+    embedder = system.pipeline.active.embedder
     embed = embedder.embed_passages
     embedded: list[str] = []
 

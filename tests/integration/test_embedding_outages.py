@@ -102,7 +102,7 @@ def test_a_service_that_is_gone_and_comes_back_loses_nothing(
     make: Callable[..., Stepped], service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system = make()
-    embedder: Any = system.pipeline._embedder
+    embedder: Any = system.pipeline.active.embedder
     waits: list[float] = []
 
     def come_back(_: Runtime, seconds: float) -> None:

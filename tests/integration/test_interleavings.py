@@ -198,9 +198,9 @@ class Interleaving(RuleBasedStateMachine):
         assert all(row.state == "indexed" for row in rows)
         pipeline = self.world.stepped.pipeline
         wanted = [
-            vector_id(pipeline._space.id, row.turn_key, row.content_hash, chunk.index)
+            vector_id(pipeline.active.space.id, row.turn_key, row.content_hash, chunk.index)
             for row in rows
-            for chunk in pipeline._chunker.chunk(row.content)
+            for chunk in pipeline.active._chunker.chunk(row.content)
         ]
         assert chunk_ids == sorted(wanted)
         assert self._vector_ids() == sorted(wanted)
@@ -213,7 +213,7 @@ class Interleaving(RuleBasedStateMachine):
             found = table.search().where(f"session_id = '{self.session}'").select(["vector_id"]).to_arrow()
             return sorted(found["vector_id"].to_pylist())
 
-        return pipeline._vectors._lance.read(pipeline._space, look_up, [])
+        return pipeline._vectors._lance.read(pipeline.active.space, look_up, [])
 
 
 def _die() -> None:

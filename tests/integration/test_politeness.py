@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from redis.exceptions import OutOfMemoryError
 
 from producers.errors import StreamFull
 from producers.settings import Settings
@@ -54,6 +55,28 @@ def test_a_batch_that_is_being_embedded_makes_way_and_goes_on_where_it_was(
     assert old.counts() == (21, 21, 21)
     assert sum(calls) == 21, "what was embedded before it made way is not embedded again"
     assert old.left() == (0, 0)
+
+
+def test_a_batch_that_makes_way_while_redis_takes_no_job_is_given_back(
+    old: Stepped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say_live(old, monkeypatch, at_call=2)
+    monkeypatch.setattr("workers.jobs.YIELD_SECONDS", 0.0)
+
+    def full(*arguments: object, **options: object) -> bool:
+        raise OutOfMemoryError("command not allowed when used memory > 'maxmemory'")
+
+    old.push(*[turn(f"old turn {n}", n) for n in range(20)])
+    old.step()
+    with monkeypatch.context() as patch:
+        patch.setattr("workers.jobs.enqueue_batch", full)
+        work_one(old)
+    assert old.queue.failed_job_registry.count == 0
+    old.step()  # finds the batch without waiting for its lease
+    assert [delivery_of(old)] == [1], "and its delivery does not count"
+    work_one(old, "live")
+    old.settle()
+    assert old.counts() == (21, 21, 21)
 
 
 def test_a_batch_that_is_taken_while_live_turns_wait_uses_its_share(

@@ -64,3 +64,4 @@ def test_a_run_is_known_by_name_and_due_time_and_waits_no_longer_than_until_the_
     due = next_times(job.cron, 1, NOON)[0]
     assert job_id(job.name, due) == "index-20260131T120500Z"
     assert time_to_live(job.cron, due) == timedelta(minutes=5)
+    assert time_to_live("* * * * * */5", due) == timedelta(minutes=1)

@@ -127,10 +127,15 @@ class Importer:
             if known.finished and known.stamp == stamp and not one.reader.in_place and not self.again:
                 report.unchanged = True
                 report.already_there = known.turns
+                report.bad_earlier = known.bad
                 return
             batch = known.batch
+            if known.batch > known.sent_batch and not self.dry_run:
+                self.imports.take_back(key)
             if not self.again and (one.reader.in_place or has_only_grown(one.path, known.stamp)):
                 state = known.state
+        if known is not None and state is not None:
+            report.bad_earlier = known.bad
         if not self.dry_run:
             self.imports.begin(key, str(one.path), one.reader.name, stamp, anew=state is None)
         FileImport(self, one, report, key, batch).run(state)
@@ -148,6 +153,7 @@ class FileImport:
         """The last one that was planned."""
         self._pending: dict[str, TurnEvent] = {}
         self._recorded_at = time.monotonic()
+        self._bad_recorded = 0
 
     def run(self, state: State | None) -> None:
         """Read it to its end, from `state` on."""
@@ -204,30 +210,37 @@ class FileImport:
         old, new = self._sorted_by_age(pending)
         self._report.already_there += len(pending) - len(old) - len(new)
         placed = self._placed(new)
-        events = [*old, *(event for _, event in placed)]
+        events = [*old.values(), *(event for _, event in placed)]
         if self._importer.dry_run:
             self._importer.seen.update(pending)
             examples = self._importer.report.examples
             examples += events[: EXAMPLES - len(examples)]
         else:
-            self._send(placed, events, state, finished=finished)
+            self._send(list(old), placed, events, state, finished=finished)
         self._report.imported += len(events)
 
     def _send(
-        self, placed: Sequence[tuple[Planned, TurnEvent]], events: Sequence[TurnEvent], state: State | None, *,
+        self,
+        old: Sequence[str],
+        placed: Sequence[tuple[Planned, TurnEvent]],
+        events: Sequence[TurnEvent],
+        state: State | None,
+        *,
         finished: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         imports = self._importer.imports
-        if placed:
-            self._batch += 1
-            imports.plan(self._key, self._batch, [planned for planned, _ in placed])
         if events:
+            self._batch += 1
+            imports.plan(self._key, self._batch, [planned for planned, _ in placed], old)
             self._importer.send(events)
-        imports.sent(self._key, self._batch, turns_sent=len(events), state=state, finished=finished)
+        bad = 0
+        if state is not None or finished:  # otherwise what comes next is read once more after a kill
+            bad, self._bad_recorded = self._report.bad_count - self._bad_recorded, self._report.bad_count
+        imports.sent(self._key, self._batch, turns_sent=len(events), state=state, bad=bad, finished=finished)
 
-    def _sorted_by_age(self, pending: dict[str, TurnEvent]) -> tuple[list[TurnEvent], dict[str, TurnEvent]]:
-        """(turns planned before that must be sent again, turns that nobody knows by their origin)."""
-        again: list[TurnEvent] = []
+    def _sorted_by_age(self, pending: dict[str, TurnEvent]) -> tuple[dict[str, TurnEvent], dict[str, TurnEvent]]:
+        """(turns planned before that must be sent again, turns that nobody knows), by origin."""
+        again: dict[str, TurnEvent] = {}
         new: dict[str, TurnEvent] = {}
         known = self._importer.imports.known(list(pending))
         for origin, event in pending.items():
@@ -236,7 +249,7 @@ class FileImport:
                 if origin not in self._importer.seen:
                     new[origin] = event
             elif self._importer.again or not before.sent:
-                again.append(event.model_copy(update={"turn_index": before.turn_index}))
+                again[origin] = event.model_copy(update={"turn_index": before.turn_index})
         return again, new
 
     def _placed(self, new: dict[str, TurnEvent]) -> list[tuple[Planned, TurnEvent]]:

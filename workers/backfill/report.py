@@ -27,6 +27,8 @@ class FileReport:
     bad: list[Bad] = field(default_factory=list)
     """The first `MAX_BAD_SHOWN`."""
     bad_count: int = 0
+    bad_earlier: int = 0
+    """Bad places in the part that an earlier run has read, which this one did not read again."""
     unreadable: str | None = None
     """Why the file as a whole was not imported."""
     unchanged: bool = False
@@ -37,6 +39,11 @@ class FileReport:
         if len(self.bad) < MAX_BAD_SHOWN:
             self.bad.append(bad)
 
+    @property
+    def all_bad(self) -> int:
+        """Places, or the file as a whole."""
+        return self.bad_count + self.bad_earlier + (self.unreadable is not None)
+
     def as_json(self) -> dict[str, Any]:
         return {
             "path": self.path,
@@ -46,6 +53,7 @@ class FileReport:
             "left_out": dict(self.left_out),
             "bad": [{"place": bad.place, "reason": bad.reason} for bad in self.bad],
             "bad_count": self.bad_count,
+            "bad_earlier": self.bad_earlier,
             "unreadable": self.unreadable,
             "unchanged": self.unchanged,
         }
@@ -58,6 +66,8 @@ class Report:
     files: list[FileReport] = field(default_factory=list)
     not_read: list[tuple[str, str]] = field(default_factory=list)
     """(path, reason) of what was found on the way and is no file that could be read."""
+    unknown: list[str] = field(default_factory=list)
+    """Files that were come across, look like transcripts, and are in no format that is known."""
     passed: Counter[str] = field(default_factory=Counter)
     """Files and folders on the way that are no transcripts or were not wanted, by reason."""
     examples: list[TurnEvent] = field(default_factory=list)
@@ -73,8 +83,8 @@ class Report:
 
     @property
     def bad(self) -> int:
-        """Places, files and paths that could not be read."""
-        return len(self.not_read) + sum(report.bad_count + (report.unreadable is not None) for report in self.files)
+        """Places, files and paths that could not be read, now or by the run that read them."""
+        return len(self.not_read) + sum(report.all_bad for report in self.files)
 
     def left_out(self) -> Counter[str]:
         return sum((report.left_out for report in self.files), Counter())
@@ -95,6 +105,7 @@ class Report:
             "seconds": round(seconds, 2),
             "dry_run": dry_run,
             "files": [report.as_json() for report in self.files],
+            "unknown": self.unknown,
             "passed": dict(self.passed),
             "not_read": [{"path": path, "reason": reason} for path, reason in self.not_read],
             "examples": examples_as_json(self.examples),

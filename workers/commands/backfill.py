@@ -32,6 +32,8 @@ SHARES = 1000
 MAX_SHOWN = 20
 """Bad places and paths shown to a person; `--json` has them all."""
 EXAMPLE_CHARS = 100
+UNKNOWN = "in no format that is known"
+UNKNOWN_SHOWN = 3
 
 
 @command(
@@ -132,7 +134,8 @@ class Finding:
                         if named:
                             self.report.not_read.append((str(path), str(error)))
                         else:
-                            self.report.passed["in no format that is known"] += 1
+                            self.report.unknown.append(str(path))
+                            self.report.passed[UNKNOWN] += 1
                     except OSError as error:
                         self.report.not_read.append((str(path), error.strerror or type(error).__name__))
 
@@ -163,7 +166,7 @@ def show(terminal: Terminal, report: Report, *, seconds: float, dry_run: bool) -
             f"{sum(one.imported for one in files):,}",
             f"{sum(one.already_there for one in files):,}",
             f"{sum(one.left_out.total() for one in files):,}",
-            f"{sum(one.bad_count + (one.unreadable is not None) for one in files):,}",
+            f"{sum(one.all_bad for one in files):,}",
         )
     if dry_run:
         table.title = "what would be imported"
@@ -174,6 +177,9 @@ def show(terminal: Terminal, report: Report, *, seconds: float, dry_run: bool) -
         for reason, count in reasons.most_common():
             left.add_row(reason, f"{count:,}")
         terminal.out.print(left)
+    if report.unknown:
+        shown = ", ".join(report.unknown[:UNKNOWN_SHOWN])
+        terminal.note(plain(f"{UNKNOWN}: {shown}{', …' if len(report.unknown) > UNKNOWN_SHOWN else ''}"))
     for event in report.examples:
         said = " ".join(event.content.split())[:EXAMPLE_CHARS]
         terminal.say(plain(f"  {event.session_id} {event.turn_index} {event.role}: {said}"))
@@ -195,4 +201,8 @@ def _note_bad(terminal: Terminal, report: Report) -> None:
 
 def _bad_of(file: FileReport) -> list[str]:
     unreadable = [f"{file.path}: {file.unreadable}"] if file.unreadable is not None else []
+    if file.bad_earlier:
+        places = "bad place" if file.bad_earlier == 1 else "bad places"
+        earlier = f"{file.bad_earlier:,} {places}, told when they were read; --again reads and names them again"
+        unreadable.append(f"{file.path}: {earlier}")
     return unreadable + [f"{file.path}, {bad.place}: {bad.reason}" for bad in file.bad]

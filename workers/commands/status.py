@@ -13,6 +13,7 @@ from rich.text import Text
 
 from producers.settings import LANES
 from producers.terminal import DONE, IN_PART, Terminal, command, examples
+from workers.spaces_overview import in_words
 from workers.status import gather_status
 
 REFRESH = 1.0
@@ -75,8 +76,7 @@ def _stores(found: dict[str, Any]) -> RenderableType:
         value = f"{found['vectors'][name]:,}" if "vectors" in found else "not known"
         table.add_row("vectors", name.replace("_", " "), value)
     for space in found["spaces"]:
-        shape = f"{space['dimension']} dimensions, chunks of {space['chunk_tokens']} tokens"
-        table.add_row("space", space["embedder"], shape)
+        table.add_row("space", space["embedder"], in_words(space))
     return table
 
 

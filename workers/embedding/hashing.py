@@ -14,6 +14,7 @@ import numpy as np
 from workers.embedding.port import Vectors
 
 DIMENSION = 64
+MAX_DIMENSION = 4096
 MAX_TOKENS = 256
 CHARS_PER_TOKEN = 4
 """The usual ratio of English; it makes counting free."""
@@ -23,7 +24,7 @@ _SIGN_BIT = 1 << 31
 
 
 class HashingEmbedder:
-    """Words, and character bigrams where a script has no spaces, hashed with a sign onto 64 dimensions.
+    """Words, and character bigrams where a script has no spaces, hashed with a sign onto `dimension` places.
 
     Feature hashing after Weinberger et al. 2009, arXiv:0902.2206.
     """
@@ -33,6 +34,11 @@ class HashingEmbedder:
     max_tokens = MAX_TOKENS
     scripts: frozenset[str] | None = None
 
+    def __init__(self, dimension: int = DIMENSION) -> None:
+        if dimension != DIMENSION:
+            self.dimension = dimension
+            self.name = f"{self.name}-{dimension}"
+
     def token_counter(self) -> Callable[[str], int]:
         return lambda text: -(-len(text) // CHARS_PER_TOKEN)
 
@@ -41,10 +47,11 @@ class HashingEmbedder:
         hashes = [(row, feature) for row, text in enumerate(texts) for feature in _hashes(text)]
         rows, features = np.array(hashes, dtype=np.int64).reshape(-1, 2).T
         signs = np.where(features & _SIGN_BIT, -1.0, 1.0)
-        places = rows * DIMENSION + features % DIMENSION
-        sums = np.bincount(places, signs, minlength=len(texts) * DIMENSION).reshape(len(texts), DIMENSION)
+        size = self.dimension
+        places = rows * size + features % size
+        sums = np.bincount(places, signs, minlength=len(texts) * size).reshape(len(texts), size)
         for row in np.flatnonzero(~sums.any(axis=1)).tolist():
-            sums[row, _crc(texts[row]) % DIMENSION] = 1.0  # no words, or two that cancel out
+            sums[row, _crc(texts[row]) % size] = 1.0  # no words, or two that cancel out
         vectors: Vectors = (sums / np.linalg.norm(sums, axis=1, keepdims=True)).astype(np.float32)
         return vectors
 

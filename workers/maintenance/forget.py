@@ -212,8 +212,8 @@ class Erasure:
                 for one in forgets:
                     self._vectors.erase(space, one.selection, one.tombstone.cutoff)
         self._on_step("building indexes anew")
-        for space in spaces:
-            self._vectors.rebuild_indexes(space)
+        for stored in self._catalog.spaces.all():
+            self._vectors.rebuild_indexes(stored.space, fine=stored.search.fine)
         self._on_step("erasing old files")
         with self._catalog.locks.erasing():
             for space in spaces:

@@ -12,16 +12,20 @@ import redis
 from producers.errors import Busy, NotReady, ScopeRecallError, UsageError
 from producers.logs import get_logger
 from producers.settings import Settings
+from workers.maintenance.compact import keep_compact
 from workers.maintenance.forget import finish_forgets
-from workers.maintenance.index import keep_active_indexes
+from workers.maintenance.index import keep_every_index
 from workers.maintenance.job import Job, JobContext
 from workers.maintenance.lease import exclusive
+from workers.maintenance.reembed import keep_spaces
 from workers.stores.catalog import Catalog
 from workers.stores.maintenance_runs import RunOutcome, Trigger
 
 JOBS: dict[str, Job] = {
-    "index": keep_active_indexes,
+    "index": keep_every_index,
+    "compact": keep_compact,
     "forget": finish_forgets,
+    "reembed": keep_spaces,
 }
 POLL = 0.1
 """Seconds between two looks at a lease that is waited for."""

@@ -19,11 +19,13 @@ from workers.stores.engine import open_engine, reading, scrub, snapshot, write_t
 from workers.stores.imports import Imports
 from workers.stores.locks import StoreLocks
 from workers.stores.maintenance_runs import MaintenanceRuns
+from workers.stores.probes import Probes
 from workers.stores.scope import Scope, ScopedTurn, in_scope
 from workers.stores.space import Space
-from workers.stores.spaces import Spaces
+from workers.stores.space_filling import SpaceFilling
+from workers.stores.spaces import Spaces, check_written
 from workers.stores.stored_turns import StoredTurn, stored_turns
-from workers.stores.tables import PENDING, chunks, turns
+from workers.stores.tables import PENDING, chunks, spaces, turns
 from workers.stores.tombstones import Tombstones
 from workers.stores.turn_writer import KnownTurn, Outcome, TurnWrite, known_turns, mark_indexed, slices, write_turns
 
@@ -55,6 +57,7 @@ class CatalogCounts:
 
     turns: int
     chunks: int
+    """Of the active space."""
     pending: int
 
 
@@ -67,6 +70,8 @@ class Catalog:
         self.tombstones = Tombstones(engine)
         self.imports = Imports(engine)
         self.spaces = Spaces(engine)
+        self.filling = SpaceFilling(engine)
+        self.probes = Probes(engine)
         self.runs = MaintenanceRuns(engine)
 
     @classmethod
@@ -87,14 +92,16 @@ class Catalog:
         with reading(self._engine) as connection:
             return stored_turns(connection, turn_keys)
 
-    def write(self, space: Space, writes: Sequence[TurnWrite]) -> list[Outcome]:
+    def write(self, spaces: Sequence[Space], writes: Sequence[TurnWrite]) -> list[Outcome]:
         """Store turns and chunks as pending, in one transaction; one outcome a write, in order.
 
+        `spaces`: those that turns are written to, as the caller knows them; raises `StoreUnavailable` when they are
+        others by now. A turn may lack chunks of one that is not active.
         Each write is judged again inside the transaction. A duplicate still raises the entry order, so that an older
         revision that arrives later stays older.
         """
         with write_transaction(self._engine) as connection:
-            return write_turns(connection, space.id, writes)
+            return write_turns(connection, check_written(connection, spaces), writes)
 
     def mark_indexed(self, pairs: Sequence[tuple[str, str]]) -> dict[str, str | None]:
         """Mark (turn_key, content_hash) as indexed where that content is still the current one.
@@ -128,11 +135,12 @@ class Catalog:
         return found
 
     def counts(self) -> CatalogCounts:
-        """Rows: turns, chunks, and turns that are pending."""
+        """Rows: turns, chunks of the active space, and turns that are pending."""
+        active = sa.select(spaces.c.id).where(spaces.c.state == "active").scalar_subquery()
         with reading(self._engine) as connection:
             return CatalogCounts(
                 turns=_count(connection, sa.select(sa.func.count()).select_from(turns)),
-                chunks=_count(connection, sa.select(sa.func.count()).select_from(chunks)),
+                chunks=_count(connection, sa.select(sa.func.count()).where(chunks.c.space_id == active)),
                 pending=_count(connection, sa.select(sa.func.count()).where(turns.c.state == PENDING)),
             )
 

@@ -19,6 +19,9 @@ from workers.stores.engine import reading, write_transaction
 from workers.stores.tables import imported, imports, turns
 from workers.stores.turn_writer import slices
 
+UNSENT = 2**31 - 1
+"""The batch of a turn that was planned by a run that was killed before it knew that the turn was sent."""
+
 
 @dataclass(frozen=True)
 class FileStamp:
@@ -41,6 +44,8 @@ class FileProgress:
     sent_batch: int
     finished: bool
     turns: int
+    bad: int
+    """Places that could not be read."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,7 @@ class Imports:
             sent_batch=row["sent_batch"],
             finished=row["finished"],
             turns=row["turns"],
+            bad=row["bad"],
         )
 
     def known(self, origins: Sequence[str]) -> dict[str, Known]:
@@ -144,14 +150,24 @@ class Imports:
                 row = {"file_key": file_key, "state": None, "batch": 0, "sent_batch": 0, "turns": 0, **values}
                 connection.execute(imports.insert(), row)
             else:
-                values |= {"state": None} if anew else {}
+                values |= {"state": None, "bad": 0} if anew else {}
                 connection.execute(imports.update().where(imports.c.file_key == file_key).values(values))
         found = self.progress(file_key)
         assert found is not None
         return found
 
-    def plan(self, file_key: str, batch: int, planned: Sequence[Planned]) -> None:
-        """Note what is about to be sent as this batch of the file."""
+    def take_back(self, file_key: str) -> None:
+        """Note that what was planned of the file and is not known to be sent has to be sent again, each turn by itself.
+
+        The run that sends it cuts the file into other batches: that one is sent says nothing of the rest of the old.
+        """
+        sent_batch = sa.select(imports.c.sent_batch).where(imports.c.file_key == file_key).scalar_subquery()
+        unsure = imported.update().where(imported.c.file_key == file_key, imported.c.batch > sent_batch)
+        with write_transaction(self._engine) as connection:
+            connection.execute(unsure.values(batch=UNSENT))
+
+    def plan(self, file_key: str, batch: int, planned: Sequence[Planned], again: Sequence[str] = ()) -> None:
+        """Note what is about to be sent as this batch of the file; `again`: origins that were planned before."""
         rows = [
             {
                 "origin": one.origin,
@@ -163,17 +179,32 @@ class Imports:
             for one in planned
         ]
         with write_transaction(self._engine) as connection:
-            connection.execute(imported.insert(), rows)
+            if rows:
+                connection.execute(imported.insert(), rows)
+            for part in slices(again):
+                mine = imported.update().where(imported.c.origin.in_(part))
+                connection.execute(mine.values(file_key=file_key, batch=batch))
             connection.execute(imports.update().where(imports.c.file_key == file_key).values(batch=batch))
 
     def sent(
-        self, file_key: str, batch: int, *, turns_sent: int, state: dict[str, Any] | None, finished: bool = False
+        self,
+        file_key: str,
+        batch: int,
+        *,
+        turns_sent: int,
+        state: dict[str, Any] | None,
+        bad: int = 0,
+        finished: bool = False,
     ) -> None:
-        """Everything up to this batch is on the stream, and the reader goes on from `state` (None: as before)."""
+        """Everything up to this batch is on the stream, and the reader goes on from `state` (None: as before).
+
+        `bad`: places before `state` that could not be read and are not counted yet.
+        """
         values: dict[str, Any] = {
             "batch": batch,
             "sent_batch": batch,
             "turns": imports.c.turns + turns_sent,
+            "bad": imports.c.bad + bad,
             "finished": finished,
             "updated_at_us": _now_us(),
         }

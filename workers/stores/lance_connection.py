@@ -87,6 +87,16 @@ class LanceConnection:
                     raise self._unavailable("writing", space, error) from error
             time.sleep(pause(attempt))
 
+    def drop(self, space: Space) -> None:
+        """Delete the space's table with all its files; nothing where there is none. Raises `StoreUnavailable`."""
+        self._forget(space)
+        if "://" not in self.location and not Path(self.location).exists():
+            return
+        try:
+            self.connect().drop_table(space.id, ignore_missing=True)
+        except FOREIGN as error:
+            raise self._unavailable("writing", space, error) from error
+
     def _apply(self, space: Space, operation: Callable[[Any], T], nothing: T) -> T:
         table = self._open(space)
         return nothing if table is None else operation(table)

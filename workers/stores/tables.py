@@ -37,6 +37,7 @@ spaces = Table(
     Column("state", String(16), nullable=False),  # see `spaces.State`
     Column("state_since_us", BigInteger),
     Column("search", Text),  # JSON of how its index is searched; NULL: as by default
+    Column("plan", Text),  # JSON of how a space is built, see `spaces.Plan`; NULL: as the settings say
 )
 
 turns = Table(
@@ -113,6 +114,7 @@ imports = Table(
     Column("sent_batch", Integer, nullable=False),  # and the last that is on the stream
     Column("finished", Boolean, nullable=False),
     Column("turns", BigInteger, nullable=False),
+    Column("bad", Integer, nullable=False, server_default="0"),  # places that could not be read
     Column("updated_at_us", BigInteger, nullable=False),
 )
 
@@ -123,7 +125,7 @@ imported = Table(
     Column("session_digest", String(KEY_LENGTH), nullable=False),
     Column("turn_index", BigInteger, nullable=False),
     Column("file_key", String(KEY_LENGTH), nullable=False),
-    Column("batch", Integer, nullable=False),
+    Column("batch", Integer, nullable=False),  # in which it was sent last; see `imports.UNSENT`
     Index("imported_by_session", "session_digest", "turn_index"),
 )
 

@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection, Engine, RowMapping
 
 from producers.events import from_utc_microseconds
 from workers.stores.engine import reading, write_transaction
+from workers.stores.probes import drop_unanswered
 from workers.stores.selection import Selection, Tombstone, digest
 from workers.stores.tables import chunks, tombstones, turns
 
@@ -65,6 +66,7 @@ class Tombstones:
             keys = sa.select(turns.c.turn_key).where(*_clauses(selection))
             gone_chunks = connection.execute(chunks.delete().where(chunks.c.turn_key.in_(keys))).rowcount
             gone_turns = connection.execute(turns.delete().where(*_clauses(selection))).rowcount
+            drop_unanswered(connection, selection.tenant)
             statement = tombstones.update().where(tombstones.c.id == number)
             connection.execute(statement.values(turns=gone_turns, chunks=gone_chunks))
         return number

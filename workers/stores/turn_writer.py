@@ -39,8 +39,9 @@ class KnownTurn:
 
 @dataclass(frozen=True)
 class ChunkSpan:
-    """One chunk of a turn to be written: its place, not its text."""
+    """One chunk of a turn to be written: its space and its place, not its text."""
 
+    space_id: str
     vector_id: str
     index: int
     total: int
@@ -52,7 +53,7 @@ class ChunkSpan:
 
 @dataclass(frozen=True)
 class TurnWrite:
-    """An event with the chunks made of it."""
+    """An event with the chunks made of it, of each space that turns are written to."""
 
     event: TurnEvent
     entry_order: str
@@ -73,12 +74,13 @@ def judge(event_hash: str, entry_order: str, known: KnownTurn | None) -> Outcome
     return "revision" if entry_order > known.entry_order else "stale"
 
 
-def write_turns(connection: Connection, space_id: str, writes: Sequence[TurnWrite]) -> list[Outcome]:
+def write_turns(connection: Connection, active_id: str, writes: Sequence[TurnWrite]) -> list[Outcome]:
     """Store turns and chunks as pending; one outcome a write, in order. The identities must be distinct.
 
     An event that a tombstone covers is forgotten: it was accepted before, and comes too late.
-    A write without chunks stands for a duplicate or a stale revision; raises `StoreUnavailable` when it is neither.
-    A duplicate still raises the entry order, so that an older revision that arrives later stays older.
+    A write without chunks of the active space stands for a duplicate or a stale revision; raises `StoreUnavailable`
+    when it is neither. A duplicate still raises the entry order, so that an older revision that arrives later stays
+    older.
     """
     now = time.time_ns() // 1000
     known = known_turns(connection, [write.event.key for write in writes])
@@ -89,8 +91,11 @@ def write_turns(connection: Connection, space_id: str, writes: Sequence[TurnWrit
         else judge(w.event.content_hash, w.entry_order, known.get(w.event.key))
         for w in writes
     ]
-    if any(outcome in WRITTEN and not write.chunks for write, outcome in zip(writes, outcomes, strict=True)):
-        # It was a duplicate when the caller looked, so it was not chunked; looking again will chunk it.
+    if any(
+        outcome in WRITTEN and all(span.space_id != active_id for span in write.chunks)
+        for write, outcome in zip(writes, outcomes, strict=True)
+    ):
+        # It was a duplicate when the caller looked, so it was not chunked, or the active space was another one.
         raise StoreUnavailable("catalog: a turn changed while its duplicate was on its way; the batch is tried again")
     by_outcome: dict[Outcome, list[TurnWrite]] = {}
     for write, outcome in zip(writes, outcomes, strict=True):
@@ -103,7 +108,9 @@ def write_turns(connection: Connection, space_id: str, writes: Sequence[TurnWrit
     if replaced:
         _replace(connection, replaced, known, now)
     _raise_order(connection, resumed + by_outcome.get("duplicate", []), known)
-    rows = [_chunk_row(write, span, space_id) for write in created + replaced for span in write.chunks]
+    # Which spaces there are, and which of them have its vectors, may be another matter than when it was cut short.
+    _delete_chunks(connection, replaced + resumed)
+    rows = [chunk_row(write.event.key, span) for write in created + replaced + resumed for span in write.chunks]
     if rows:
         connection.execute(chunks.insert(), rows)
     return outcomes
@@ -145,10 +152,13 @@ def slices(values: Sequence[str]) -> Iterator[Sequence[str]]:
         yield values[start : start + QUERY_VALUES]
 
 
-def _replace(connection: Connection, writes: Sequence[TurnWrite], known: Mapping[str, KnownTurn], now: int) -> None:
-    """Put the new content where the old one was; the old chunks go, so that recall cannot return them."""
+def _delete_chunks(connection: Connection, writes: Sequence[TurnWrite]) -> None:
     for keys in slices([write.event.key for write in writes]):
         connection.execute(chunks.delete().where(chunks.c.turn_key.in_(keys)))
+
+
+def _replace(connection: Connection, writes: Sequence[TurnWrite], known: Mapping[str, KnownTurn], now: int) -> None:
+    """Put the new content where the old one was."""
     rows = [_row(write, now, revision=known[write.event.key].revision + 1) for write in writes]
     names = [name for name in rows[0] if name != "turn_key"]
     statement = (
@@ -194,11 +204,12 @@ def _row(write: TurnWrite, now: int, *, revision: int) -> dict[str, Any]:
     }
 
 
-def _chunk_row(write: TurnWrite, span: ChunkSpan, space_id: str) -> dict[str, Any]:
+def chunk_row(turn_key: str, span: ChunkSpan) -> dict[str, Any]:
+    """The row of a chunk."""
     return {
         "vector_id": span.vector_id,
-        "turn_key": write.event.key,
-        "space_id": space_id,
+        "turn_key": turn_key,
+        "space_id": span.space_id,
         "chunk_index": span.index,
         "total_chunks": span.total,
         "start": span.start,

@@ -8,35 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from producers.crash_points import Point, reached
 from producers.errors import PoisonError
-from producers.events import utc_microseconds
+from workers.stores.index_search import DEFAULT_SEARCH, IndexSearch
 from workers.stores.lance_connection import CacheBytes, LanceConnection
 from workers.stores.lance_erasure import drop_history, erase_rows
+from workers.stores.lance_files import superseded_bytes
 from workers.stores.lance_filter import any_of, scope_filter, selection_filter
+from workers.stores.lance_indexes import IndexFigures, IndexKind, build, index_figures, with_search
 from workers.stores.lance_schema import KEY, TERMS, VECTOR, VectorRow, to_arrow
 from workers.stores.scope import Scope
 from workers.stores.selection import Selection
 from workers.stores.space import Space
-from workers.stores.terms import FUNCTION_WORD_WEIGHT, MAX_TERM_CHARS, question_terms
-
-REFINE = 4
-"""An approximate index answers with this many times the limit, whose exact cosine then decides; no index, no effect."""
-IndexKind = Literal["full-text", "btree", "hnsw"]
-INDEX_KINDS: dict[str, IndexKind] = {
-    TERMS: "full-text",
-    VECTOR: "hnsw",
-    KEY: "btree",
-    "turn_key": "btree",
-    "tenant": "btree",
-    "session_id": "btree",
-}
-"""The kind of index each column has, where it has one."""
+from workers.stores.terms import FUNCTION_WORD_WEIGHT, question_terms
 
 
 @dataclass(frozen=True)
@@ -57,8 +46,18 @@ class VectorStatistics:
     fragments: int
     size_bytes: int
     """Data and index files of the newest version."""
+    deleted_rows: int = 0
+    """Rows that were deleted or replaced and are still in the data files; at most one a fragment too few."""
     indexed_at_us: int | None = None
     """When the full-text index last took rows in, microseconds since 1970; None without one."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A stored vector, and whose it is."""
+
+    tenant: str
+    vector: NDArray[np.float32]
 
 
 class VectorStore:
@@ -120,12 +119,25 @@ class VectorStore:
         if stale:
             self._lance.write(space, lambda table: table.delete(any_of(KEY, stale)))
 
-    def dense(self, space: Space, vector: NDArray[np.float32], scope: Scope, limit: int) -> list[Candidate]:
-        """The chunks in scope nearest to `vector`, shape (dimension,); the score is the cosine, in [-1, 1]."""
+    def dense(
+        self,
+        space: Space,
+        vector: NDArray[np.float32],
+        scope: Scope,
+        limit: int,
+        how: IndexSearch = DEFAULT_SEARCH,
+        *,
+        exact: bool = False,
+    ) -> list[Candidate]:
+        """The chunks in scope nearest to `vector`, shape (dimension,); the score is the cosine, in [-1, 1].
+
+        `how` the index is asked where there is one: `Spaces.search` knows. `exact`: every row is compared instead.
+        """
         where = scope_filter(scope)
 
         def search(table: Any) -> list[Candidate]:
-            query = table.search(vector, vector_column_name=VECTOR).distance_type("cosine").refine_factor(REFINE)
+            query = table.search(vector, vector_column_name=VECTOR).distance_type("cosine")
+            query = query.bypass_vector_index() if exact else with_search(query, how, limit)
             found = query.where(where, prefilter=True).select([KEY, "_distance"]).limit(limit).to_arrow()
             return [
                 Candidate(key, 1.0 - distance)
@@ -175,28 +187,47 @@ class VectorStore:
 
         def measure(table: Any) -> VectorStatistics:
             figures = table.stats()
-            full_text = next((index for index in table.list_indices() if index.columns == [TERMS]), None)
+            rows, fragments = figures["num_rows"], figures["fragment_stats"]
+            full_text = index_figures(table).get(TERMS)
             return VectorStatistics(
-                rows=figures["num_rows"],
-                unindexed_rows=figures["num_rows"] if full_text is None else full_text.num_unindexed_rows,
-                fragments=figures["fragment_stats"]["num_fragments"],
+                rows=rows,
+                unindexed_rows=rows if full_text is None else full_text.unindexed_rows,
+                fragments=fragments["num_fragments"],
                 size_bytes=figures["total_bytes"],
-                indexed_at_us=None if full_text is None else utc_microseconds(full_text.created_at),
+                # A fragment's length counts its deleted rows; their mean is rounded down.
+                deleted_rows=max(0, fragments["num_fragments"] * fragments["lengths"]["mean"] - rows),
+                indexed_at_us=None if full_text is None else full_text.built_at_us,
             )
 
         return self._lance.read(space, measure, VectorStatistics(0, 0, 0, 0))
 
+    def indexes(self, space: Space) -> dict[str, IndexFigures]:
+        """The table's indexes by column."""
+        return self._lance.read(space, index_figures, {})
+
     def indexed_columns(self, space: Space) -> frozenset[str]:
-        """Columns that have an index. Told by column, not by name: names have changed between versions."""
+        """Columns that have an index."""
+        return frozenset(self.indexes(space))
 
-        def look_up(table: Any) -> frozenset[str]:
-            return frozenset(column for index in table.list_indices() for column in index.columns)
+    def build_index(self, space: Space, column: str, kind: IndexKind, *, fine: bool = False) -> None:
+        """Build the index of `column` over all rows, in place of one that is there. `fine`: slower, and finds more."""
+        self._lance.write(space, lambda table: build(table, column, kind, space.dimension, fine=fine))
 
-        return self._lance.read(space, look_up, frozenset())
+    def superseded_bytes(self, space: Space, keep_versions: timedelta) -> int:
+        """Bytes that `optimize` would free, at least; 0 on an object store."""
+        return self._lance.read(space, lambda table: superseded_bytes(table, keep_versions), 0)
 
-    def build_index(self, space: Space, column: str, kind: IndexKind) -> None:
-        """Build the index of `column` over all rows, in place of one that is there."""
-        self._lance.write(space, lambda table: table.create_index(column, config=_index_config(kind), replace=True))
+    def sample(self, space: Space, count: int, seed: int) -> list[Sample]:
+        """Up to `count` stored vectors, the same for the same seed and table."""
+
+        def draw(table: Any) -> list[Sample]:
+            rows = table.count_rows()
+            offsets = np.random.default_rng(seed).choice(rows, min(count, rows), replace=False)
+            found = table.take_offsets(sorted(offsets.tolist())).select(["tenant", VECTOR]).to_arrow()
+            vectors = [np.array(vector, np.float32) for vector in found[VECTOR].to_pylist()]
+            return [Sample(tenant, vector) for tenant, vector in zip(found["tenant"].to_pylist(), vectors, strict=True)]
+
+        return self._lance.read(space, draw, [])
 
     def erase(self, space: Space, selection: Selection, cutoff: str) -> int:
         """Delete what was accepted up to `cutoff` and is selected, from the newest version's files; returns how many.
@@ -207,10 +238,10 @@ class VectorStore:
         where = selection_filter(selection, cutoff)
         return self._lance.write(space, lambda table: erase_rows(table, where)) or 0
 
-    def rebuild_indexes(self, space: Space) -> None:
+    def rebuild_indexes(self, space: Space, *, fine: bool = False) -> None:
         """Build every index anew: one that is only folded keeps the words and vectors of deleted rows."""
-        for column in sorted(self.indexed_columns(space)):
-            self.build_index(space, column, INDEX_KINDS[column])
+        for column, index in sorted(self.indexes(space).items()):
+            self.build_index(space, column, index.kind, fine=fine)
 
     def drop_history(self, space: Space) -> None:
         """Delete every file that the newest version does not need, also what an interrupted write left.
@@ -220,8 +251,17 @@ class VectorStore:
         """
         self._lance.write(space, drop_history)
 
+    def drop(self, space: Space) -> None:
+        """Delete the space's whole table; for one that nobody writes to any more."""
+        self._lance.drop(space)
+        self._searchable.discard(space.id)
+
     def optimize(self, space: Space, *, keep_versions: timedelta) -> None:
-        """Join small fragments, fold new rows into every index, drop versions older than `keep_versions`."""
+        """Join small fragments, fold new rows into every index, drop versions older than `keep_versions`.
+
+        LanceDB 0.40 does all three in one call. It joins neighbours below a million rows that the same parts of the
+        same indexes cover, moves rows out of a fragment of which a tenth is deleted, and rewrites nothing else.
+        """
         self._lance.write(space, lambda table: table.optimize(cleanup_older_than=keep_versions))
 
 
@@ -239,13 +279,3 @@ def _match(content: list[str], function: list[str]) -> Any:
         return MatchQuery(" ".join(content or function), TERMS)
     weak = MatchQuery(" ".join(function), TERMS, boost=FUNCTION_WORD_WEIGHT)
     return BooleanQuery([(Occur.SHOULD, MatchQuery(" ".join(content), TERMS)), (Occur.SHOULD, weak)])
-
-
-def _index_config(kind: IndexKind) -> Any:
-    from lancedb.index import FTS, BTree, HnswSq
-
-    if kind == "full-text":
-        # Words are cut by workers.stores.terms; stop words stay, since function words are weighed down instead.
-        longest = MAX_TERM_CHARS * 4 + 1  # bytes of UTF-8; Lance drops a token that reaches its limit
-        return FTS(base_tokenizer="whitespace", max_token_length=longest, stem=True, remove_stop_words=False)
-    return BTree() if kind == "btree" else HnswSq(distance_type="cosine")

@@ -41,10 +41,12 @@ def upgrade() -> None:
         sa.Column("query", sa.Text, nullable=False),
         sa.Column("evidence", sa.Text, nullable=False),
     )
+    op.add_column("imports", sa.Column("bad", sa.Integer, nullable=False, server_default="0"))
     op.add_column("tombstones", sa.Column("reason", sa.String(16), nullable=False, server_default="forget"))
     op.add_column("spaces", sa.Column("state", sa.String(16), nullable=False, server_default="standby"))
     op.add_column("spaces", sa.Column("state_since_us", sa.BigInteger))
     op.add_column("spaces", sa.Column("search", sa.Text))
+    op.add_column("spaces", sa.Column("plan", sa.Text))
     op.execute("UPDATE spaces SET state = 'active' WHERE active")
     op.drop_column("spaces", "active")
 
@@ -53,8 +55,9 @@ def downgrade() -> None:
     """Drop them; a space that is not active stays known."""
     op.add_column("spaces", sa.Column("active", sa.Boolean, nullable=False, server_default=sa.false()))
     op.execute("UPDATE spaces SET active = (state = 'active')")
-    for column in ("state", "state_since_us", "search"):
+    for column in ("state", "state_since_us", "search", "plan"):
         op.drop_column("spaces", column)
     op.drop_column("tombstones", "reason")
+    op.drop_column("imports", "bad")
     for table in ("probes", "doomed", "maintenance_runs"):
         op.drop_table(table)
