@@ -10,6 +10,8 @@ endif
 
 # More options for pip, for example an index with CPU-only builds of torch.
 PIP_ARGS ?=
+# Processes that share the tests, file by file: most of the time a test waits for the processes that it has started.
+TEST_PROCESSES ?= 2
 # More arguments for pytest, for example ARGS='tests/unit -k compose'.
 ARGS ?=
 
@@ -51,7 +53,7 @@ demo: $(STAMP) ## Push real turns through the whole system and recall them
 	@$(BIN)/scope-recall demo
 
 test: $(STAMP) ## Run the tests
-	@$(CLEAN_ENV) $(BIN)/pytest -q $(ARGS)
+	@$(CLEAN_ENV) $(BIN)/pytest -q -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
 check: $(STAMP) ## Lint, formatting, types and import layers
 	@$(BIN)/ruff check

@@ -45,7 +45,7 @@ def write(days_ago: float, *, accepted_days_ago: float = 0.0, **fields: Any) -> 
     event = TurnEvent.model_validate({"tenant": "a", "session_id": "s", "role": "user", "turn_index": 0, **fields,
                                       "content": "a turn", "created_at": _ago(days_ago) if said else None})  # fmt: skip
     accepted = _ago(accepted_days_ago if said else days_ago)
-    span = ChunkSpan(vector_id(SPACE.id, event.key, event.content_hash, 0), 0, 1, 0, 6, "prose", None)
+    span = ChunkSpan(SPACE.id, vector_id(SPACE.id, event.key, event.content_hash, 0), 0, 1, 0, 6, "prose", None)
     return TurnWrite(event, order_at(int(accepted.timestamp() * 1000)), (span,))
 
 
@@ -130,7 +130,7 @@ def test_exactly_the_turns_that_a_plain_reading_of_the_rules_names_are_due_and_g
         for table in ("chunks", "turns", "doomed", "tombstones"):
             connection.exec_driver_sql(f"DELETE FROM {table}")
     writes = {one.event.key: one for one in (write(**turn) for turn in turns)}
-    catalog.write(SPACE, list(writes.values()))
+    catalog.write([SPACE], list(writes.values()))
     stored = catalog.stored_turns(list(writes))
     due = due_plainly(list(stored.values()), rules)
     counted = Counter({(one.rule, one.tenant, one.source, one.reason): one.turns
@@ -146,8 +146,8 @@ def test_exactly_the_turns_that_a_plain_reading_of_the_rules_names_are_due_and_g
 
 
 def test_a_turn_goes_only_when_it_is_older_than_the_limit(catalog: Catalog) -> None:
-    catalog.write(SPACE, [write(30, turn_index=0), write(30 + 1e-9, turn_index=1)])
-    catalog.write(SPACE, [write(30, said=False, turn_index=2), write(30 + 1e-7, said=False, turn_index=3)])
+    catalog.write([SPACE], [write(30, turn_index=0), write(30 + 1e-9, turn_index=1)])
+    catalog.write([SPACE], [write(30, said=False, turn_index=2), write(30 + 1e-7, said=False, turn_index=3)])
     assert bury_all(catalog, [RetentionRule(max_age_days=30)]) == 2
     assert catalog.counts().turns == 2
 
@@ -156,8 +156,8 @@ def test_many_turns_go_in_pieces_under_one_tombstone(catalog: Catalog, monkeypat
     monkeypatch.setattr(judging, "PIECE", 7)
     monkeypatch.setattr(judging, "SESSIONS", 3)
     monkeypatch.setattr(judging, "DOOMED_PAGE", 10)
-    catalog.write(SPACE, [write(9, turn_index=n, session_id=f"s{n % 10}") for n in range(95)])
-    catalog.write(SPACE, [write(1, turn_index=n, session_id=f"s{n}") for n in range(95, 100)])
+    catalog.write([SPACE], [write(9, turn_index=n, session_id=f"s{n % 10}") for n in range(95)])
+    catalog.write([SPACE], [write(1, turn_index=n, session_id=f"s{n}") for n in range(95, 100)])
     assert bury_all(catalog, [RetentionRule(max_age_days=3)]) == 95
     (found,) = catalog.tombstones.unfinished()
     assert (found.turns, found.chunks, found.selection) == (95, 95, None)
@@ -171,23 +171,23 @@ def test_many_turns_go_in_pieces_under_one_tombstone(catalog: Catalog, monkeypat
 def test_what_comes_late_is_stored_and_goes_again_with_the_next_run(catalog: Catalog) -> None:
     rules = [RetentionRule(max_age_days=3)]
     late = write(9, accepted_days_ago=8)
-    catalog.write(SPACE, [late])
+    catalog.write([SPACE], [late])
     assert bury_all(catalog, rules) == 1
-    assert catalog.write(SPACE, [replace(late, accepted=order_at(0))]) == ["new"]
+    assert catalog.write([SPACE], [replace(late, accepted=order_at(0))]) == ["new"]
     assert bury_all(catalog, rules) == 1, "also while the first one is not erased yet"
     assert sum(len(keys) for keys in catalog.retention.doomed()) == 1
 
 
 def test_a_session_that_has_gone_on_since_it_was_looked_at_has_not_ended(catalog: Catalog) -> None:
     rules = [RetentionRule(ended_days=3)]
-    catalog.write(SPACE, [write(9, turn_index=n) for n in range(5)])
+    catalog.write([SPACE], [write(9, turn_index=n) for n in range(5)])
     (span,) = catalog.retention.spans()
-    catalog.write(SPACE, [write(0, turn_index=5, source="another source")])
+    catalog.write([SPACE], [write(0, turn_index=5, source="another source")])
     assert catalog.retention.bury(rules, NOW, span, None, lambda *_: None) is None
     assert catalog.counts().turns == 6
     assert catalog.tombstones.unfinished() == []
 
 
 def test_without_rules_nothing_is_due(catalog: Catalog) -> None:
-    catalog.write(SPACE, [write(9000)])
+    catalog.write([SPACE], [write(9000)])
     assert catalog.retention.due([], NOW) == []

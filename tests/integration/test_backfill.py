@@ -223,11 +223,8 @@ def test_what_was_bad_in_a_file_is_told_again_though_it_is_not_read_again(
     report = run(live_settings, catalog, bad)
     assert (report.files[0].bad_count, report.files[0].bad_earlier, report.bad) == (1, 2, 3)
     assert run(live_settings, catalog, bad).bad == 3
-    assert [bad.place for bad in run(live_settings, catalog, bad, again=True).files[0].bad] == [
-        "line 2",
-        "line 3",
-        "line 5",
-    ]
+    named = run(live_settings, catalog, bad, again=True).files[0].bad
+    assert [one.place for one in named] == ["line 2", "line 3", "line 5"]
     bad.write_text("s|user|a|good\ns|user|b|good too\n")
     assert run(live_settings, catalog, bad).bad == 0
 
