@@ -24,6 +24,8 @@ from workers.backup.restore import restore_backup
 from workers.dead_letters import DeadLetters
 from workers.ingest import Arrival
 from workers.stores.catalog import Catalog
+from workers.stores.space import Space
+from workers.stores.spaces import StoredSpace
 from workers.stores.vectors import VectorStore
 from workers.supervision.redis_server import embedded_redis
 
@@ -73,6 +75,8 @@ def test_a_restored_system_holds_exactly_what_the_first_one_did(
             raise PoisonError("it cannot be embedded")
 
     failing(system, monkeypatch, refuse)
+    beside = Space("hashing-v1-32", 32, 256, 32)
+    system.pipeline._catalog.spaces.begin_building(StoredSpace(beside, "hashing:32", None, "building"))
     system.push(*(turn(f"heron{number} flies over kestrel{number % 7}", number) for number in range(50)))
     system.push(turn("poison", 50))
     system.settle()
@@ -94,6 +98,7 @@ def test_a_restored_system_holds_exactly_what_the_first_one_did(
         after = everything(elsewhere)
         assert after.catalog == before.catalog
         assert after.vectors == before.vectors
+        assert [len(rows) for rows in after.vectors.values()] == [50, 50], "in both spaces"
         assert after.streams == before.streams
         assert [len(entries) for entries in after.streams.values()] == [2, 1, 1]
         restored, backfill = stepped(elsewhere), stepped(elsewhere, "backfill")

@@ -14,11 +14,13 @@ from reconciling import TURNS, active, ask, run, said, small_system, table_of
 
 from producers.errors import ModelError, NotReady
 from producers.settings import Settings
+from spaced import Spaced, asked
+from spaced import said as spaced_turn
 from stepped import Stepped
 from workers.embedding.hashing import HashingEmbedder
 from workers.maintenance import forget as forgetting
+from workers.maintenance import recomputing
 from workers.maintenance import reconcile as job
-from workers.maintenance import reembedding
 from workers.maintenance.forget import forget
 from workers.maintenance.lease import JobLease
 from workers.maintenance.run import run_job
@@ -159,7 +161,7 @@ def test_without_the_model_the_rest_is_done_and_the_run_says_what_is_left(
 
     shutil.rmtree(table_of(system.settings))
     with monkeypatch.context() as patched:
-        patched.setattr(reembedding, "load_embedder", refuse)
+        patched.setattr(recomputing, "load_embedder", refuse)
         with pytest.raises(NotReady, match="vectors could not be computed, and the next run goes on: embedder hashing"):
             run(system)
     assert any("job reconcile failed" in line for line in gather_status(system.settings)["degraded"])
@@ -181,3 +183,15 @@ def test_a_catalog_without_a_space_has_nothing_to_compare(shared_settings: Setti
 
     with connect(shared_settings) as client:
         assert run_job("reconcile", shared_settings, client).outcome == "nothing"
+
+
+def test_the_tables_of_both_spaces_are_built_again_while_a_model_is_changed(shared_settings: Settings) -> None:
+    spaced = Spaced(shared_settings)
+    spaced.store(*(spaced_turn(number) for number in range(20)))
+    old, new = spaced.active, spaced.begin("hashing:128")
+    assert "switched recall" in (spaced.run() or "")
+    shutil.rmtree(shared_settings.vectors_location)
+    report = run_job("reconcile", shared_settings, spaced.client)
+    assert report.after["embedded"] == 40
+    assert (spaced.exact(old), spaced.exact(new)) == (20, 20)
+    assert asked(spaced, "number7").hits[0].turn_index == 7

@@ -21,6 +21,7 @@ from sqlalchemy.engine import URL, Connection
 from producers.errors import BadBackup, NotReady, StoreUnavailable
 from workers.backup.manifest import CopiedSpace, private_file, sync, sync_path
 from workers.stores.engine import HEAD, mapped_errors, shown_url, url_of
+from workers.stores.spaces import WRITTEN_STATES
 from workers.stores.tables import METADATA, PENDING, chunks, spaces, turns
 from workers.supervision.process import log_tail, spawn
 
@@ -44,9 +45,10 @@ def check_tools(location: str | Path) -> None:
 
 
 def spaces_of(connection: Connection) -> list[CopiedSpace]:
-    """The spaces that a snapshot sees, oldest first, without their rows."""
+    """The spaces that turns are written to in a snapshot, oldest first, without their rows."""
     columns = [spaces.c[name] for name in CopiedSpace.model_fields if name != "rows"]
-    query = sa.select(*columns).order_by(spaces.c.created_at_us, spaces.c.id)
+    query = sa.select(*columns).where(spaces.c.state.in_(WRITTEN_STATES))
+    query = query.order_by(spaces.c.created_at_us, spaces.c.id)
     return [CopiedSpace(**row, rows=0) for row in connection.execute(query).mappings()]
 
 

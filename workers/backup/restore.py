@@ -132,11 +132,12 @@ class _Restoring:
 
     def _compare(self) -> None:
         self._on_progress("comparing", 0, 1)
-        with closing(Catalog.open(self._settings.catalog_location, create=True)) as catalog:  # migrates an older one
-            counts = catalog.counts()
-        if (counts.turns, counts.chunks) != (self._manifest.turns, self._manifest.chunks):
+        opened = Catalog.open(self._settings.catalog_location, create=True)  # migrates an older one
+        with closing(opened) as catalog, catalog.snapshot() as snapshot:
+            turns, chunks, _ = catalog_copy.counts_of(snapshot)
+        if (turns, chunks) != (self._manifest.turns, self._manifest.chunks):
             raise BadBackup(
-                f"the restored catalog has {counts.turns:,} turns and {counts.chunks:,} chunks instead of "
+                f"the restored catalog has {turns:,} turns and {chunks:,} chunks instead of "
                 f"{self._manifest.turns:,} and {self._manifest.chunks:,}: take another backup"
             )
         self._place.check(self._manifest.on_the_way)
