@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from known_turns import known_turn, question
+from known_turns import known_turn
 
 from producers.settings import Settings, load_settings
 from producers.stream import EventStream
