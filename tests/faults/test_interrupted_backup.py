@@ -111,7 +111,7 @@ def test_a_killed_restore_is_refused_by_others_and_starts_anew(running: tuple[Cl
         assert elsewhere.run("drain").code == 0
         assert _counts(elsewhere) == (made["turns"], made["chunks"], made["chunks"])
         for event in map(known_turn, (0, 1234, TURNS - 1)):
-            asked = (question(event.turn_index), event.tenant, "--session", event.session_id)
+            asked = (event.content, event.tenant, "--session", event.session_id)
             found, first = ([hit["turn_index"] for hit in one.recalled(*asked)] for one in (elsewhere, cli))
             assert found[0] == first[0]
             assert sorted(found) == sorted(first)
