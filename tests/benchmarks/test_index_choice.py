@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from vector_rows import row
 from workers.maintenance.index import Policy, keep_indexes
 from workers.maintenance.index_quality import QualityCheck
-from workers.order import order_at
 from workers.stores.lance_schema import VectorRow
 from workers.stores.scope import Scope
 from workers.stores.space import Space
@@ -56,24 +56,8 @@ def fill(store: VectorStore, source: Clustered, rows: int) -> None:
 
 
 def chunk(number: int, vector: np.ndarray) -> VectorRow:
-    return VectorRow(
-        vector_id=f"v{number}",
-        turn_key=f"k{number}",
-        content_hash=f"h{number}",
-        entry_order=order_at(number),
-        tenant="most" if number % 10 else "few",
-        agent_id=None,
-        session_id=f"s{number % 1000}",
-        turn_index=number,
-        role="user",
-        source="push",
-        tags=(),
-        created_at_us=None,
-        kind="prose",
-        language=None,
-        text=f"row {number}",
-        vector=vector,
-    )
+    tenant = "most" if number % 10 else "few"
+    return row(number, f"row {number}", tenant=tenant, session_id=f"s{number % 1000}", vector=vector)
 
 
 def median_ms(store: VectorStore, questions: np.ndarray, tenant: str, stored: StoredSpace) -> float:

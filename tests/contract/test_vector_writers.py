@@ -11,9 +11,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from vector_rows import NOW, SPACE, ids, row, unit_vector
 
 from producers.errors import StoreUnavailable
+from vector_rows import NOW, SPACE, ids, row, unit_vector
 from workers.maintenance import compact as compacting
 from workers.maintenance import index
 from workers.maintenance.compact import compact
@@ -69,7 +69,7 @@ for batch in range(5):
 
 
 def test_processes_that_insert_the_same_new_keys_leave_each_key_once(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", PROCESS, str(tmp_path), str(Path(__file__).parent)]
+    command = [sys.executable, "-c", PROCESS, str(tmp_path), str(Path(__file__).parents[1])]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     for process in processes:
         out, err = process.communicate(timeout=100)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from background import Background
 from producers.errors import NotReady, PoisonError
 from producers.events import parse_event
 from producers.settings import Settings
@@ -114,28 +114,17 @@ def _answers(settings: Settings) -> list[list[tuple[str, float]]]:
     return [ask(settings, question) for question in questions]
 
 
-class Load:
+class Load(Background):
     """Threads that push revisions of the same turns, and store them, for as long as the block runs."""
 
     TURNS = 40
 
     def __init__(self, system: Stepped) -> None:
+        super().__init__(lambda: self._guard(self._push), lambda: self._guard(self._store))
         self._system = system
-        self._stop = threading.Event()
         self.accepted: dict[int, int] = {}
         """The last revision of each turn that was accepted."""
         self.failed: list[BaseException] = []
-
-    def __enter__(self) -> Load:
-        self._threads = [threading.Thread(target=self._guard, args=(run,)) for run in (self._push, self._store)]
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
 
     def _guard(self, run: Callable[[], None]) -> None:
         try:
@@ -147,7 +136,7 @@ class Load:
     def _push(self) -> None:
         with EventStream(self._system.settings) as stream:
             for number in range(1_000_000):
-                if self._stop.is_set():
+                if self.stop.is_set():
                     return
                 index, revision = number % self.TURNS, number // self.TURNS
                 stream.append([turn(f"turn{index} revision{revision}", index, session_id="load")])
@@ -155,7 +144,7 @@ class Load:
 
     def _store(self) -> None:
         ledger, pipeline = self._system.ledger, self._system.pipeline
-        while not self._stop.is_set():
+        while not self.stop.is_set():
             entries = ledger.read(16, 0.05)
             if entries:
                 events = [parse_event(entry.payload, self._system.settings) for entry in entries]

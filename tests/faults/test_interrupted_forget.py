@@ -7,13 +7,13 @@ import os
 import random
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from background import Background
 from producers.connection import connect
 from producers.events import TurnEvent
 from producers.settings import Settings, load_settings
@@ -54,27 +54,18 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cli, Set
         yield cli, settings
 
 
-class Pushing:
+class Pushing(Background):
     """A thread that pushes turns of the other sessions until it is stopped."""
 
     def __init__(self, settings: Settings, first: int = 1000) -> None:
         self._first = first
         self._settings = settings
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        super().__init__(self._run)
         self.pushed = 0
-
-    def __enter__(self) -> Pushing:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
 
     def _run(self) -> None:
         with EventStream(self._settings) as stream:
-            while not self._stop.wait(0.01):
+            while not self.stop.wait(0.01):
                 batch = range(self.pushed, self.pushed + 20)
                 stream.append(said(10 + n % 20, self._first + n) for n in batch)
                 self.pushed = batch.stop

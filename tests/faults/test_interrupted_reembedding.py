@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -16,6 +15,7 @@ from typing import Self
 
 import pytest
 
+from background import Background
 from producers.events import TurnEvent
 from producers.settings import Settings, load_settings
 from producers.stream import EventStream
@@ -66,13 +66,12 @@ def running(cli: Cli) -> Iterator[tuple[Cli, Settings]]:
         yield cli, settings
 
 
-class Going:
+class Going(Background):
     """Threads that push new turns and ask for old ones until the end of the block."""
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__(lambda: self._run(self._push), lambda: self._run(self._ask))
         self._settings = settings
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(one,)) for one in (self._push, self._ask)]
         self.pushed = 0
         self.asked = 0
         self.missed: list[str] = []
@@ -80,17 +79,10 @@ class Going:
 
     def __enter__(self) -> Self:
         self._recaller = Recaller.open(self._settings)
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
+        return super().__enter__()
 
     def _run(self, step: Callable[[], None]) -> None:
-        while not self._stop.is_set():
+        while not self.stop.is_set():
             step()
             time.sleep(0.05)
 

@@ -161,7 +161,7 @@ def test_without_the_model_the_rest_is_done_and_the_run_says_what_is_left(
 
     shutil.rmtree(table_of(system.settings))
     with monkeypatch.context() as patched:
-        patched.setattr(recomputing, "load_embedder", refuse)
+        patched.setattr(recomputing, "load_model", refuse)
         with pytest.raises(NotReady, match="vectors could not be computed, and the next run goes on: embedder hashing"):
             run(system)
     assert any("job reconcile failed" in line for line in gather_status(system.settings)["degraded"])

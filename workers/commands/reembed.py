@@ -157,7 +157,10 @@ def _fill(terminal: Terminal, catalog: Catalog, client: Any, stored: StoredSpace
 def _rollback(terminal: Terminal, catalog: Catalog) -> int:
     before = catalog.spaces.before()
     if before is None:
-        raise UsageError("--rollback: there is no space to go back to; it was dropped, or reads were never switched")
+        raise UsageError(
+            "--rollback: there is no space to go back to: it was dropped, is being built again (see --status), or "
+            "reads were never switched"
+        )
     filled, turns = catalog.filling.filled_and_turns(before.space)
     if filled < turns:  # its model was away at times
         with connect(terminal.settings) as client:

@@ -12,12 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from producers.errors import ModelError
 from producers.settings import Settings
 from workers.chunking import Chunk, Kind
 from workers.embedding.batch import NotEmbedded, VectorCache, embed_unique
 from workers.embedding.port import Embedder, Vectors
-from workers.embedding.registry import load_embedder
+from workers.encoding import load_model
 from workers.rows import vector_rows
 from workers.stores.catalog import Catalog
 from workers.stores.lance_schema import VectorRow
@@ -114,14 +113,7 @@ class Recomputing:
 
     def _load(self) -> Embedder:
         if self._embedder is None:
-            embedder, space = load_embedder(self.stored.setting, self.settings), self.stored.space
-            if (embedder.name, embedder.dimension) != (space.embedder, space.dimension):
-                raise ModelError(
-                    f"the vectors of space {space.id} were made by {space.embedder} ({space.dimension} dimensions), "
-                    f"and its setting {self.stored.setting!r} loads {embedder.name} ({embedder.dimension}): vectors "
-                    "of two models never mix; put the model back"
-                )
-            self._embedder = embedder
+            self._embedder = load_model(self.stored, self.settings)
         return self._embedder
 
 

@@ -116,7 +116,7 @@ class Reembedding:
         try:
             # The one being built first: what keeps turns out of a standby must not keep it from its end.
             for stored in sorted(beside, key=lambda one: one.state):
-                if not self._lacks(stored.space):
+                if not self._lacking(stored.space):
                     continue
                 found = self.fill(stored, go_on)
                 did += [f"brought {found.turns:,} turns into {stored.space.id}"] if found.turns else []
@@ -128,7 +128,7 @@ class Reembedding:
             outcome = Outcome(None)
         finally:
             lacking = [one for one in self._catalog.spaces.all() if one.state == "building"]
-            models.keep({one.space.id for one in lacking if self._lacks(one.space)})
+            models.keep({one.space.id for one in lacking if self._lacking(one.space)})
         did += [outcome.did] if outcome.did else []
         after = {**(self.figures(building.space) if building else {}), **outcome.after}
         return Outcome("; ".join(did) or None, before, after, outcome.problem)
@@ -152,17 +152,17 @@ class Reembedding:
             self._catalog.spaces.switch(to, missing=missing)
         log.info("space_switched", space=to.id)
 
-    def _lacks(self, space: Space) -> bool:
+    def _lacking(self, space: Space) -> int:
+        """Turns that are not in the space."""
         filled, turns = self._catalog.filling.filled_and_turns(space)
-        return filled < turns
+        return turns - filled
 
     def _finish(self, building: StoredSpace, refused: Filled | None) -> Outcome:
         """Compare and switch, if the space holds every turn; nothing when it was found worse before."""
         fresh = self._catalog.spaces.building()  # a person may have decided meanwhile
         if fresh is None or fresh.space != building.space or (fresh.plan.verdict and not fresh.plan.switch_anyway):
             return Outcome(None)
-        filled, turns = self._catalog.filling.filled_and_turns(fresh.space)
-        lacking = turns - filled
+        lacking = self._lacking(fresh.space)
         allowed = refused.refused if refused and fresh.plan.switch_anyway else 0
         if lacking > allowed:
             if refused and lacking <= refused.refused:
@@ -176,17 +176,13 @@ class Reembedding:
                 return Outcome(None, after=figures, problem=worse(figures, fresh.space))
         with self._catalog.locks.maintaining():
             keep_indexes_of(fresh, self._vectors, self._catalog, self._settings)
-        if not self._holds() or self._lacks_more(fresh.space, allowed):
+        if not self._holds() or self._lacking(fresh.space) > allowed:
             return Outcome(None, after=figures)
         try:
             self.switch(fresh.space, missing=allowed)
         except NotReady:  # a worker has just left a turn out, which the next run brings in
             return Outcome(None, after=figures)
         return Outcome(f"switched recall to {fresh.space.id}", after=figures)
-
-    def _lacks_more(self, space: Space, allowed: int) -> bool:
-        filled, turns = self._catalog.filling.filled_and_turns(space)
-        return turns - filled > allowed
 
     def compare(self, building: StoredSpace) -> dict[str, Any]:
         """Dense recall@10 of the active space and of `building` on the same probes. Raises `Stopped`."""

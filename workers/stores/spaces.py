@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, RowMapping
@@ -27,7 +27,6 @@ from workers.stores.space_filling import filled_and_turns
 from workers.stores.tables import spaces
 
 State = Literal["active", "building", "standby", "dropping"]
-STATES: tuple[State, ...] = get_args(State)
 WRITTEN_STATES: tuple[State, ...] = ("active", "building", "standby")
 
 
