@@ -56,8 +56,8 @@ test: $(STAMP) ## Run the tests
 	@$(CLEAN_ENV) $(BIN)/pytest -q -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
 check: $(STAMP) ## Lint, formatting, types and import layers
-	@$(BIN)/ruff check
-	@$(BIN)/ruff format --check
+	@$(BIN)/ruff check --no-cache
+	@$(BIN)/ruff format --no-cache --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 

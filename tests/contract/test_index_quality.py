@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from vector_rows import NOW, SPACE, row
 
+from vector_rows import NOW, SPACE, row
 from workers.maintenance import index, index_quality
 from workers.maintenance.index_quality import QualityCheck
 from workers.maintenance.job import Outcome

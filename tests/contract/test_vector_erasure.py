@@ -7,9 +7,9 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from vector_rows import SPACE, row
 
 from producers.events import utc_microseconds
+from vector_rows import SPACE, row
 from workers.order import order_at
 from workers.stores import lance_erasure
 from workers.stores.scope import Scope

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from vector_rows import SPACE, ids, row, unit_vector
 
 from producers.errors import PoisonError
+from vector_rows import SPACE, ids, row, unit_vector
 from workers.stores.lance_indexes import index_config
 from workers.stores.lance_schema import VectorRow
 from workers.stores.scope import Scope, ScopedTurn, in_scope
