@@ -6,6 +6,7 @@ time, and RQ refuses a second job of one id.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -56,6 +57,8 @@ def next_times(cron: str, n: int, after: datetime | None = None) -> list[datetim
     """The next `n` due times after `after` (aware; default now), in UTC. Raises croniter's errors."""
     if len(cron.split()) not in (5, 6) and not cron.startswith("@"):
         raise ValueError(f"{len(cron.split())} fields")
+    if re.search(r"(?<![A-Za-z])[Rr](?![A-Za-z])", cron):
+        raise ValueError("R stands for a random time, another one each time it is read")
     after = after or datetime.now(UTC)
     matches = croniter(cron, after.astimezone().replace(tzinfo=None))
     times: list[datetime] = []

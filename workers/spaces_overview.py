@@ -20,6 +20,8 @@ class Overview:
 
     spaces: list[dict[str, Any]]
     """The active one first; one that is being built with `turns`, `filled`, `share`, `turns_per_second`, `eta_s`."""
+    undecided: list[str]
+    """Switches that were asked for and refused, which a person has to decide."""
     advice: list[str]
 
 
@@ -27,7 +29,8 @@ def spaces_overview(catalog: Catalog, settings: Settings) -> Overview:
     """Every space in the catalog."""
     known = sorted(catalog.spaces.all(), key=lambda one: ORDER.index(one.state))
     shown = [_shown(catalog, one) for one in known]
-    advice = [worse(dict(one.plan.verdict), one.space) for one in known if one.plan.verdict]
+    undecided = [worse(dict(one.plan.verdict), one.space) for one in known if one.plan.verdict]
+    advice = []
     active = known[0] if known and known[0].state == "active" else None
     behind = active is not None and not agrees(active, settings) and any(agrees(one, settings) for one in known[1:])
     switched = any(one.state == "standby" for one in known)
@@ -37,7 +40,7 @@ def spaces_overview(catalog: Catalog, settings: Settings) -> Overview:
             f"{settings.embedder}: set SCOPE_RECALL_EMBEDDER={active.setting}, and no chunk settings or its own, "
             "before the space of the old one is dropped"
         )
-    return Overview(shown, advice)
+    return Overview(shown, undecided, advice)
 
 
 def _shown(catalog: Catalog, stored: StoredSpace) -> dict[str, Any]:

@@ -178,11 +178,12 @@ def _gather_catalog(catalog: Catalog, settings: Settings, status: dict[str, Any]
         return
     spaces = spaces_overview(catalog, settings)
     status["spaces"] = spaces.spaces
+    status["degraded"] += spaces.undecided
     status["advice"] += spaces.advice
     unfinished = catalog.tombstones.unfinished()
     if unfinished:
         status["degraded"].append(
-            f"{len(unfinished)} forgets are not finished, retention's among them: recall returns none of it, but bytes "
+            f"forgets not finished: {len(unfinished)}, retention's among them: recall returns none of it, but bytes "
             "may be left on a disk; the maintenance worker goes on with it, or `scope-recall forget --resume`"
         )
     advice = language_advice(catalog, active)

@@ -221,6 +221,11 @@ def test_a_place_for_a_backup_that_is_in_use_is_refused(system: Stepped, folder:
         make_backup(system.settings, tmp_path / "link")
     with partial_folder(tmp_path / "third"), pytest.raises(Busy, match="another backup is being written"):
         make_backup(system.settings, tmp_path / "third")
+    (tmp_path / "into").symlink_to(system.settings.data_dir)
+    for inside in (system.settings.data_dir / "backups" / "monday", tmp_path / "into" / "monday"):
+        with pytest.raises(UsageError, match="no forget could be proven"):
+            make_backup(system.settings, inside)
+        assert not inside.exists()
     with pytest.raises(NotReady, match="no catalog at"):
         make_backup(system.settings.model_copy(update={"data_dir": tmp_path / "nothing"}), tmp_path / "fourth")
     assert [path.name for path in folder.iterdir()] == ["note.txt"]

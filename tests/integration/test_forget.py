@@ -221,7 +221,7 @@ def test_while_redis_is_away_it_is_hidden_and_the_rest_is_finished_later(
     assert "no Redis at redis://127.0.0.1:1" in report.problems[0]
     assert "--resume" in report.problems[0]
     assert found_by_recall(live_settings, "kestrel3x1quartz") == {"s4"}
-    assert any("forgets are not finished" in line for line in gather_status(live_settings)["degraded"])
+    assert any("forgets not finished" in line for line in gather_status(live_settings)["degraded"])
     assert run_job("forget", live_settings, connect(live_settings)).after == {"finished": 1, "left": 0}
     assert holding(live_settings, "kestrel3x1quartz") == []
     assert not any("forgets" in line for line in gather_status(live_settings)["degraded"])

@@ -167,6 +167,9 @@ def test_status_names_a_job_that_failed_and_one_that_did_not_run_for_two_periods
     assert overview(catalog, shared_settings, since=late, now=late)[1] == []  # it was off meanwhile
     number = catalog.runs.begin("forget", "manual")
     assert number is not None
+    told = overview(catalog, shared_settings, since=None, now=late)[1]
+    assert all("it waits for forget, begun at" in line for line in told)
+    assert len(told) == 2
     catalog.runs.end(number, "failed", error="the disk is full")
     figures, [failed] = overview(catalog, shared_settings, since=None, now=now)
     assert figures["forget"]["last_outcome"] == "failed"

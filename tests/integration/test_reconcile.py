@@ -148,7 +148,7 @@ def test_an_interrupted_forget_is_finished(system: Stepped, monkeypatch: pytest.
         patched.setattr(forgetting.Erasure, "finish", lambda self, *, verify: [])
         forget(system.settings, Selection("acme"))
     assert holding(system.settings, "kestrel7quartz")
-    assert "finished 1 forgets" in (run(system).did or "")
+    assert "forgets finished: 1" in (run(system).did or "")
     assert holding(system.settings, "kestrel7quartz") == []
     assert system.counts() == (0, 0, 0)
 

@@ -93,6 +93,18 @@ def test_it_can_be_begun_only_shown_and_cancelled(command: Command) -> None:
     assert command.run("--cancel").exit_code == 2
 
 
+def test_a_standby_that_is_built_again_can_still_be_gone_back_to(command: Command) -> None:
+    assert command.run("--model", "hashing:128").exit_code == 0
+    assert command.run("--model", "hashing", "--detach").exit_code == 0
+    assert command.states() == {"hashing-v1": "building", "hashing-v1-128": "active"}
+    cancelled = command.run("--cancel")
+    assert "it stays for a rollback" in cancelled.stdout
+    assert command.states() == {"hashing-v1": "standby", "hashing-v1-128": "active"}
+    assert command.run("--model", "hashing", "--detach").exit_code == 0
+    assert command.run("--rollback").exit_code == 0
+    assert command.states() == {"hashing-v1": "active", "hashing-v1-128": "standby"}
+
+
 MISTAKES = [
     ((), "give one of"),
     (("--status", "--rollback"), "give one of"),

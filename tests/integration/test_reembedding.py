@@ -159,11 +159,11 @@ def test_a_worse_model_is_not_switched_to_says_so_and_can_be_switched_to_anyway(
     assert (run.after["probes"], run.after["filled"], run.after["turns"]) == (60, 60, 60)
     assert system.run() is None, "it is compared once, not each minute"
     status = gather_status(system.settings)
-    assert any("--switch-anyway" in line for line in status["advice"])
+    assert any("--switch-anyway" in line for line in status["degraded"])
     assert [space["state"] for space in status["spaces"]] == ["active", "building"]
     system.catalog.spaces.note(new, switch_anyway=True)
     assert system.run() == f"switched recall to {new.id}"
-    assert not any("--switch-anyway" in line for line in gather_status(system.settings)["advice"])
+    assert not any("--switch-anyway" in line for line in gather_status(system.settings)["degraded"])
 
 
 def test_given_questions_decide_and_go_with_what_they_ask_for(system: Spaced, tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ def test_a_dry_run_shows_what_would_go_and_why_and_the_command_does_it(
     assert shown.returncode == 0, shown.stderr
     assert "acme" in shown.stdout
     assert "older than 30 days" in shown.stdout
-    assert "60 turns would go by 1 rules" in shown.stdout
+    assert "turns that would go: 60; rules: 1" in shown.stdout
     told = json.loads(command("--dry-run", "--json").stdout)
     assert (told["turns"], told["rules"], told["dry_run"]) == (60, 1, True)
     assert told["due"] == [

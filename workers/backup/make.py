@@ -18,7 +18,7 @@ from pathlib import Path
 from sqlalchemy.engine import Connection
 
 from producers.connection import connect
-from producers.errors import StreamUnavailable
+from producers.errors import StreamUnavailable, UsageError
 from producers.settings import LANES, Settings
 from workers.backup import catalog_copy, on_the_way
 from workers.backup.manifest import (
@@ -35,6 +35,7 @@ from workers.backup.manifest import (
 )
 from workers.backup.partial import partial_folder
 from workers.backup.vector_copy import VectorSource
+from workers.maintenance.erasure_proof import searched_folders
 from workers.maintenance.redis_erasure import never_ran
 from workers.stores.catalog import Catalog
 from workers.stores.engine import HEAD
@@ -66,11 +67,12 @@ class _Moment:
 def make_backup(settings: Settings, folder: Path, on_progress: OnProgress = lambda *_: None) -> Backup:
     """Copy everything into `folder`, which must not exist or be empty; a copy that is not whole never has that name.
 
-    Raises `UsageError` for a folder in use, `NotReady` where there is nothing to copy, `StoreUnavailable` when a store
+    Raises `UsageError` for a folder in use or within a store's, `NotReady` where there is nothing to copy, `StoreUnavailable` when a store
     cannot be read or the copy not written. A Redis that is away leaves a problem in what is returned.
     """
     started = time.monotonic()
     folder = folder.expanduser().absolute()
+    _check_apart(folder, settings)
     catalog_copy.check_tools(settings.catalog_location)
     with ExitStack() as held:
         catalog = held.enter_context(closing(Catalog.open(settings.catalog_location)))
@@ -100,6 +102,16 @@ def make_backup(settings: Settings, folder: Path, on_progress: OnProgress = lamb
         )
         write_manifest(partial, manifest)
     return Backup(folder, manifest, time.monotonic() - started, moment.problem)
+
+
+def _check_apart(folder: Path, settings: Settings) -> None:
+    """A forget is proven when no file of the stores holds a byte of it; a backup among them would hold it for good."""
+    for searched in searched_folders(settings):
+        if folder.resolve().is_relative_to(searched.resolve()):
+            raise UsageError(
+                f"backup {folder}: it is inside {searched}, where the stores are, so that no forget could be proven "
+                "from then on: name a folder elsewhere"
+            )
 
 
 def _look(

@@ -45,7 +45,7 @@ JOB = "reembed"
 @click.option("--switch-anyway", is_flag=True, help="Switch even if recall is found to be worse.")
 @click.option("--status", "shows", is_flag=True, help="Show the spaces and how far they are.")
 @click.option("--rollback", is_flag=True, help="Switch back to the space before.")
-@click.option("--cancel", is_flag=True, help="End what is being built, and drop it.")
+@click.option("--cancel", is_flag=True, help="End what is being built.")
 def reembed(
     terminal: Terminal,
     model: str | None,
@@ -174,26 +174,29 @@ def _rollback(terminal: Terminal, catalog: Catalog) -> int:
 
 
 def _cancel(terminal: Terminal, catalog: Catalog) -> int:
-    building = catalog.spaces.building()
-    if building is None:
+    cancelled = catalog.spaces.cancel()
+    if cancelled is None:
         raise UsageError("--cancel: nothing is being built")
-    catalog.spaces.retire(building.space)
+    kept = cancelled.state == "standby"
     if terminal.json:
-        terminal.emit({"cancelled": building.space.id})
+        terminal.emit({"cancelled": cancelled.space.id, "kept": kept})
     else:
-        terminal.say(f"{building.space.embedder} is not built any more; the maintenance worker drops what there is")
+        what = "it stays for a rollback" if kept else "the maintenance worker drops what there is"
+        terminal.say(f"{cancelled.space.embedder} is not built any more; {what}")
     return DONE
 
 
 def _show(terminal: Terminal, catalog: Catalog) -> int:
     found = spaces_overview(catalog, terminal.settings)
     if terminal.json:
-        terminal.emit({"spaces": found.spaces, "advice": found.advice})
+        terminal.emit({"spaces": found.spaces, "undecided": found.undecided, "advice": found.advice})
         return DONE
     table = Table("space", "made by", "how far")
     for space in found.spaces:
         table.add_row(space["id"], space["embedder"], in_words(space))
     terminal.out.print(table)
+    for line in found.undecided:
+        terminal.say(f"undecided: {line}", style="yellow")
     for line in found.advice:
         terminal.say(f"advice: {line}", style="yellow")
     return DONE

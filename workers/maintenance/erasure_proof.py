@@ -134,7 +134,7 @@ def distinctive(pieces: Sequence[Piece], remaining: Iterable[str]) -> list[Piece
 def look_for(pieces: Sequence[Piece], settings: Settings, client: redis.Redis | None) -> Search:
     """Search every file of the data dir, those of stores elsewhere on this machine, and every Redis key of ours."""
     needles = sorted({encoding for piece in pieces for encoding in piece.encodings()})
-    in_files = byte_search.search(needles, _roots(settings), settings.data_dir / FOLDER)
+    in_files = byte_search.search(needles, searched_folders(settings), settings.data_dir / FOLDER)
     found, keys = list(in_files.paths), 0
     for key, values in _values(client, settings) if client is not None else ():
         keys += 1
@@ -156,8 +156,8 @@ def _path(settings: Settings, number: int) -> Path:
     return settings.data_dir / FOLDER / f"{number}.json"
 
 
-def _roots(settings: Settings) -> set[Path]:
-    """The data dir, and where else on this machine a store may be."""
+def searched_folders(settings: Settings) -> set[Path]:
+    """The data dir, and where else on this machine a store may be: no byte of what is forgotten may be left there."""
     catalog = settings.catalog_location
     roots = {settings.data_dir, Path(settings.vectors_location)}  # an object store's URI is no folder
     if isinstance(catalog, str) and catalog.startswith("sqlite:///"):

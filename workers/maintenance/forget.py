@@ -62,9 +62,9 @@ def finish_forgets(context: JobContext) -> Outcome:
     reports = resume(context.settings)
     left = [one for one in reports if not one.verified]
     why = "; ".join(dict.fromkeys(problem for one in left for problem in one.problems))
-    problem = f"{len(left)} forgets are not proven: {why or 'bytes of them are left'}" if left else None
+    problem = f"forgets not proven: {len(left)}: {why or 'bytes of them are left'}" if left else None
     figures = {"finished": len(reports) - len(left), "left": len(left)}
-    return Outcome(f"finished {figures['finished']} forgets" if reports else None, {}, figures, problem)
+    return Outcome(f"forgets finished: {figures['finished']}" if reports else None, {}, figures, problem)
 
 
 def _done(number: int, turns: int, chunks: int, erased: bool) -> Report:

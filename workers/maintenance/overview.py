@@ -37,6 +37,14 @@ def overview(
         if starts and overdue(job.cron, max(starts), now):
             degraded.append(
                 f"maintenance job {job.name} has not run since {max(starts):%Y-%m-%d %H:%M:%S} UTC, though its "
-                f"schedule is {job.cron!r}: see that a scheduler and a maintenance worker are running"
+                f"schedule is {job.cron!r}: {_cause(catalog)}see that a scheduler and a maintenance worker are running"
             )
     return figures, degraded
+
+
+def _cause(catalog: Catalog) -> str:
+    """One worker does one job at a time, so that a long one makes the others late."""
+    running = catalog.runs.running()
+    if running is None:
+        return ""
+    return f"it waits for {running.job}, begun at {running.started:%H:%M:%S} UTC by {running.holder}; if that is gone, "

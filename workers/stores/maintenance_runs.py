@@ -118,6 +118,13 @@ class MaintenanceRuns:
             rows = connection.execute(query if job is None else query.where(runs.c.job == job)).mappings()
             return [_run(row) for row in rows]
 
+    def running(self) -> MaintenanceRun | None:
+        """The newest run that has not ended; its process may have been killed, until its job begins again."""
+        query = sa.select(runs).where(runs.c.ended_at_us.is_(None)).order_by(runs.c.id.desc()).limit(1)
+        with reading(self._engine) as connection:
+            row = connection.execute(query).mappings().first()
+            return None if row is None else _run(row)
+
     def last(self, job: str, *, went_well: bool = False) -> MaintenanceRun | None:
         """The newest run that has ended and was not skipped; with `went_well` the newest that did not fail."""
         wanted = WENT_WELL if went_well else (*WENT_WELL, "failed", "interrupted")

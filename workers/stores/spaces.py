@@ -3,7 +3,7 @@
     building ──switch──▶ active ──switch to another──▶ standby ──after a while──▶ dropping ──▶ gone
         └──────────cancel───────────────────────────────────────────────────────▲
 
-Every turn is written to the first three, so that reads can be switched to and fro in one transaction.
+A standby whose model is asked for anew is building again, and what it was before when that is cancelled. Every turn is written to the first three, so that reads can be switched to and fro in one transaction.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Plan:
     """Turns a second, as measured lately."""
     verdict: Mapping[str, Any] | None = None
     """Figures of the comparison that kept the space from being switched to."""
+    was_standby: bool = False
+    """Whether recall read the space before, so that it is whole and can be gone back to."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class Spaces:
 
     def before(self) -> StoredSpace | None:
         """The space that recall read until the last switch, while it is kept."""
-        kept = [one for one in self.all() if one.state == "standby"]
+        kept = [one for one in self.all() if one.state == "standby" or one.plan.was_standby]
         return max(kept, key=lambda one: one.since.timestamp() if one.since else 0.0, default=None)
 
     def search(self, space: Space) -> IndexSearch:
@@ -141,7 +143,8 @@ class Spaces:
             elif same.state == "dropping":
                 raise UsageError(f"{describe(wanted.space)} is being dropped: try again when it is gone, in a minute")
             else:
-                plan = replace(wanted.plan, speed=same.plan.speed)
+                was_standby = same.state == "standby" or same.plan.was_standby
+                plan = replace(wanted.plan, speed=same.plan.speed, was_standby=was_standby)
                 _set(connection, wanted.space, state="building", plan=_json(plan), setting=wanted.setting)
             found = {one.space.id: one for one in _all(connection)}
             return found[wanted.space.id]
@@ -170,6 +173,19 @@ class Spaces:
             active = spaces.update().where(spaces.c.state == "active")
             connection.execute(active.values(state="standby", state_since_us=_now()))
             _set(connection, to, state="active", plan=None)
+
+    def cancel(self) -> StoredSpace | None:
+        """End what is being built; returns the space as it is then, None when nothing is being built.
+
+        What recall read before is kept as it was; anything else is dropped.
+        """
+        with write_transaction(self._engine) as connection:
+            found = next((one for one in _all(connection) if one.state == "building"), None)
+            if found is None:
+                return None
+            state: State = "standby" if found.plan.was_standby else "dropping"
+            _set(connection, found.space, state=state, plan=None)
+            return replace(found, state=state)
 
     def retire(self, space: Space) -> None:
         """Have nothing written to it any more, so that it can be dropped. Raises `UsageError` when recall reads it."""
