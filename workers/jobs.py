@@ -48,8 +48,9 @@ WAITING_SHARE = 0.5
 
 RUN_PATIENCE = 45.0
 """Seconds a scheduled run waits for another one of its job; longer than the lease of one that was killed."""
-YIELD_SECONDS = 0.1
-"""How long a live turn waits at most for a backfill batch that is being embedded; about one call of the model."""
+YIELD_SECONDS = 0.05
+"""How long a live turn waits at most for a backfill batch that is being embedded. Shorter calls of the model cost more
+of its time in starting them."""
 
 log = get_logger(__name__)
 

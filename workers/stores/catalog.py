@@ -6,7 +6,7 @@ Does I/O through SQLAlchemy Core. Times are microseconds since 1970 in UTC.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from workers.stores.engine import open_engine, reading, scrub, snapshot, write_t
 from workers.stores.imports import Imports
 from workers.stores.locks import StoreLocks
 from workers.stores.maintenance_runs import MaintenanceRuns
+from workers.stores.placed_turns import Place, PlacedTurn, placed_turns
 from workers.stores.probes import Probes
 from workers.stores.retention import Retention
 from workers.stores.scope import Scope, ScopedTurn, in_scope
@@ -136,6 +137,22 @@ class Catalog:
                     chunk = _stored_chunk(row)
                     if in_scope(chunk.turn, scope):
                         found[chunk.vector_id] = chunk
+        return found
+
+    def turns_at(self, places: Collection[Place], scope: Scope, chars: int) -> list[PlacedTurn]:
+        """The turns in scope at these places of its tenant, each with its first `chars` characters."""
+        with reading(self._engine) as connection:
+            return placed_turns(connection, places, scope, chars)
+
+    def chunks_of(self, turn_keys: Sequence[str], space: Space) -> dict[str, list[str]]:
+        """The vector ids of each turn's chunks in the space; a turn that has none is left out."""
+        found: dict[str, list[str]] = {}
+        query = sa.select(chunks.c.turn_key, chunks.c.vector_id).where(chunks.c.space_id == space.id)
+        query = query.order_by(chunks.c.turn_key, chunks.c.chunk_index)
+        with reading(self._engine) as connection:
+            for keys in slices(turn_keys):
+                for row in connection.execute(query.where(chunks.c.turn_key.in_(keys))):
+                    found.setdefault(row.turn_key, []).append(row.vector_id)
         return found
 
     def counts(self) -> CatalogCounts:
