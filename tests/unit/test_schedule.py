@@ -51,7 +51,9 @@ def test_cron_fields_are_local_time_and_a_repeated_hour_never_goes_back(zone: py
     assert times[0] > repeated
 
 
-@pytest.mark.parametrize("cron", ["", "nope", "61 * * * *", "* * * *", "* * * * * * *", "0 0 30 2 *", "R * * * *", "0 r(1-5) * * *"])
+@pytest.mark.parametrize(
+    "cron", ["", "nope", "61 * * * *", "* * * *", "* * * * * * *", "0 0 30 2 *", "R * * * *", "0 r(1-5) * * *"]
+)
 def test_what_is_no_cron_expression_is_refused_naming_the_setting_and_the_value(cron: str) -> None:
     settings = load_settings(index_cron="*/5 * * * *").model_copy(update={"index_cron": cron})
     with pytest.raises(SettingsError, match=r"setting index_cron = .*minute hour day month weekday") as refused:

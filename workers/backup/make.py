@@ -67,8 +67,9 @@ class _Moment:
 def make_backup(settings: Settings, folder: Path, on_progress: OnProgress = lambda *_: None) -> Backup:
     """Copy everything into `folder`, which must not exist or be empty; a copy that is not whole never has that name.
 
-    Raises `UsageError` for a folder in use or within a store's, `NotReady` where there is nothing to copy, `StoreUnavailable` when a store
-    cannot be read or the copy not written. A Redis that is away leaves a problem in what is returned.
+    Raises `UsageError` for a folder in use or within a store's, `NotReady` where there is nothing to copy,
+    `StoreUnavailable` when a store cannot be read or the copy not written. A Redis that is away leaves a problem in
+    what is returned.
     """
     started = time.monotonic()
     folder = folder.expanduser().absolute()

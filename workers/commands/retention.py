@@ -68,5 +68,7 @@ def _show(terminal: Terminal, due: Sequence[Due]) -> int:
             row = (str(one.rule + 1), plain(one.tenant), plain(one.source), reason_of(one, rules))
             table.add_row(*row, f"{one.sessions:,}", f"{one.turns:,}")
         terminal.out.print(table)
-    terminal.say(f"turns that would go: {total:,}; rules: {len(rules)}" if rules else "there are no rules: every turn stays")
+    terminal.say(
+        f"turns that would go: {total:,}; rules: {len(rules)}" if rules else "there are no rules: every turn stays"
+    )
     return DONE

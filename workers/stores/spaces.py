@@ -3,7 +3,8 @@
     building ──switch──▶ active ──switch to another──▶ standby ──after a while──▶ dropping ──▶ gone
         └──────────cancel───────────────────────────────────────────────────────▲
 
-A standby whose model is asked for anew is building again, and what it was before when that is cancelled. Every turn is written to the first three, so that reads can be switched to and fro in one transaction.
+A standby whose model is asked for anew is building again, and what it was before when that is cancelled. Every turn is
+written to the first three, so that reads can be switched to and fro in one transaction.
 """
 
 from __future__ import annotations
