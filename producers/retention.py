@@ -17,6 +17,7 @@ ANY = "*"
 MAX_ID_CHARS = 256
 MAX_DAYS = 36_500
 """A century; the moment that many days ago is one that every store can hold."""
+MAX_TURNS = 1_000_000_000
 LIMITS = ("max_age_days", "max_turns", "ended_days")
 
 
@@ -29,7 +30,7 @@ class RetentionRule(BaseModel):
     source: str = Field(ANY, min_length=1, max_length=MAX_ID_CHARS)
     max_age_days: float | None = Field(None, gt=0, le=MAX_DAYS)
     """A turn goes when it was said longer ago; one without a time was said when it was accepted."""
-    max_turns: int | None = Field(None, ge=1)
+    max_turns: int | None = Field(None, ge=1, le=MAX_TURNS)
     """Of a session's turns that the rule governs this many stay, those with the highest index."""
     ended_days: float | None = Field(None, gt=0, le=MAX_DAYS)
     """A session's turns go when the last one of any source was said longer ago."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from threading import Lock, Thread
 
-from producers.errors import EmbedderUnavailable, ModelError, StoreUnavailable
+from producers.errors import ScopeRecallError, StoreUnavailable
 from producers.logs import get_logger
 from producers.settings import Settings
 from query.models import Models
@@ -71,5 +71,5 @@ class CurrentModels:
                 self._models = fresh
                 return
             self._rests_until = time.monotonic() + RETRY_SECONDS
-        reason = str(problem) if isinstance(problem, (ModelError, EmbedderUnavailable)) else type(problem).__name__
+        reason = str(problem) if isinstance(problem, ScopeRecallError) else type(problem).__name__
         log.warning("model_not_loaded", space=fresh.space.id, reason=reason, seconds=RETRY_SECONDS)

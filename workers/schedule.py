@@ -69,6 +69,12 @@ def next_times(cron: str, n: int, after: datetime | None = None) -> list[datetim
     return times
 
 
+def last_due(cron: str, before: datetime) -> datetime:
+    """The last due time up to `before` (aware), in UTC. Raises croniter's errors."""
+    due: datetime = croniter(cron, before.astimezone().replace(tzinfo=None)).get_prev(datetime)
+    return due.astimezone(UTC)
+
+
 def job_id(name: str, due: datetime) -> str:
     """The id of the run of `name` that is due at `due`; the same from every scheduler."""
     return f"{name}-{due.astimezone(UTC):%Y%m%dT%H%M%SZ}"

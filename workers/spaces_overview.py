@@ -34,6 +34,12 @@ def spaces_overview(catalog: Catalog, settings: Settings) -> Overview:
     active = known[0] if known and known[0].state == "active" else None
     behind = active is not None and not agrees(active, settings) and any(agrees(one, settings) for one in known[1:])
     switched = any(one.state == "standby" for one in known)
+    if active is not None and not agrees(active, settings) and not behind:
+        advice.append(
+            f"the settings ask for embedder {settings.embedder}, and recall reads what {active.setting} made: unless "
+            "that is another name for the same model and chunks, a worker that starts now refuses to store anything. "
+            f"Set SCOPE_RECALL_EMBEDDER={active.setting}, and no chunk settings or its own"
+        )
     if active is not None and behind and switched:
         advice.append(
             f"recall reads {active.space.embedder} since it was switched to it, and the settings still say "

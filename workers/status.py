@@ -183,8 +183,8 @@ def _gather_catalog(catalog: Catalog, settings: Settings, status: dict[str, Any]
     unfinished = catalog.tombstones.unfinished()
     if unfinished:
         status["degraded"].append(
-            f"forgets not finished: {len(unfinished)}, retention's among them: recall returns none of it, but bytes "
-            "may be left on a disk; the maintenance worker goes on with it, or `scope-recall forget --resume`"
+            f"forgets not finished (retention's count as well): {len(unfinished)}: recall returns none of it, but "
+            "bytes may be left on a disk; the maintenance worker goes on with it, or `scope-recall forget --resume`"
         )
     advice = language_advice(catalog, active)
     if advice:

@@ -69,6 +69,42 @@ def test_a_new_model_is_built_beside_switched_to_back_and_the_old_one_dropped(sy
     assert system.counts() == (100, 100, 100)
 
 
+def test_a_fill_that_goes_on_after_the_cancel_brings_no_table_back(system: Spaced) -> None:
+    system.store(*map(said, range(60)))
+    new = system.begin("hashing:128")
+    work = Reembedding(system.settings, system.catalog)
+    [building] = [one for one in system.catalog.spaces.all() if one.space == new]
+    looks = 0
+
+    def cancelled_meanwhile() -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 20:  # in the middle of a batch
+            system.catalog.spaces.cancel()
+            assert work.drop_due(datetime.now(UTC)) == [f"dropped {new.id}"]
+        return True
+
+    work.fill(building, cancelled_meanwhile)
+    assert looks >= 20
+    assert not (Path(system.settings.vectors_location) / f"{new.id}.lance").exists()
+    assert [one.space for one in system.catalog.spaces.all()] == [system.active]
+    again = looks
+    work.fill(building, cancelled_meanwhile)
+    assert looks == again + 1, "nothing is embedded for a space that is gone"
+
+
+def test_settings_that_ask_for_a_model_that_is_gone_are_told_before_a_worker_refuses(system: Spaced) -> None:
+    system.store(*map(said, range(5)))
+    system.begin("hashing:128")
+    system.run()
+    asked_for = system.settings.model_copy(update={"embedder": "hashing"})
+    assert any("before the space of the old one is dropped" in line for line in gather_status(asked_for)["advice"])
+    Reembedding(system.settings, system.catalog).drop_due(datetime.now(UTC) + timedelta(days=8))
+    [advice] = gather_status(asked_for)["advice"]
+    assert "a worker that starts now refuses to store anything" in advice
+    assert "Set SCOPE_RECALL_EMBEDDER=hashing:128" in advice
+
+
 def test_what_is_revised_or_forgotten_while_it_is_embedded_does_not_come_back(
     system: Spaced, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import redis
 from producers.settings import Settings, load_settings
 from workers.queues import MAINTENANCE, rq_queue, use_prefix
 from workers.schedule import maintenance_jobs
+from workers.stores.catalog import Catalog
 from workers.supervision.process import end
 from workers.supervision.redis_server import embedded_redis
 
@@ -60,6 +62,30 @@ def test_two_schedulers_enqueue_a_due_run_once_with_json_arguments(settings: Set
         assert run.id == "index-20260101T000000Z"
         assert client.ttl(run.key) > 0
         assert client.exists(f"scope-recall:rq:job:{run.id}")
+
+
+def test_jobs_that_missed_two_runs_and_more_are_run_once_when_a_scheduler_starts(settings: Settings) -> None:
+    use_prefix(settings)
+    from workers.scheduler import build_scheduler, missed_runs
+
+    jobs = maintenance_jobs(settings)
+    now = datetime.now(UTC)
+    assert missed_runs(jobs, settings, now) == {}, "nothing is stored yet"
+    with closing(Catalog.open(settings.catalog_location, create=True)) as catalog:
+        for name in ("retention", "index"):
+            number = catalog.runs.begin(name, "manual")
+            assert number is not None
+            catalog.runs.end(number, "nothing")
+    assert missed_runs(jobs, settings, now) == {}
+    later = now + timedelta(days=30)
+    missed = missed_runs(jobs, settings, later)
+    assert missed.keys() == {"retention", "index"}, "those that never ran owe nothing"
+    assert all(later - timedelta(days=1) <= due <= later for due in missed.values())
+    with redis.Redis.from_url(settings.redis_location) as client:
+        for _ in range(2):
+            build_scheduler(jobs, settings, client).enqueue_missed(missed)
+        runs = rq_queue(MAINTENANCE, client, settings).get_jobs()
+        assert sorted(run.args[0] for run in runs) == ["index", "retention"]
 
 
 def test_a_scheduler_outlives_a_redis_that_is_away_and_stops_on_sigterm(tmp_path: Path) -> None:

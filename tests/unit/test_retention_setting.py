@@ -55,6 +55,7 @@ def test_of_two_rules_the_more_specific_one_has_the_higher_rank() -> None:
     [
         ([{"max_turns": 5}, {"tenant": "a", "max_age_days": -3}], "setting retention, rule 2, max_age_days = -3: "),
         ([{"max_turns": 0}], "setting retention, rule 1, max_turns = 0: "),
+        ([{"max_turns": 10**20}], "less than or equal to 1000000000"),
         ([{"ended_days": 1e9}], "less than or equal to 36500"),
         ([{"max_age_days": "soon"}], "setting retention, rule 1, max_age_days = 'soon': "),
         ([{"tenant": "", "max_turns": 1}], "setting retention, rule 1, tenant = ''"),

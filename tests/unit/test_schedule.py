@@ -10,7 +10,7 @@ import pytest
 
 from producers.errors import SettingsError
 from producers.settings import load_settings
-from workers.schedule import job_id, maintenance_jobs, next_times, time_to_live
+from workers.schedule import job_id, last_due, maintenance_jobs, next_times, time_to_live
 
 NOON = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
@@ -67,3 +67,9 @@ def test_a_run_is_known_by_name_and_due_time_and_waits_no_longer_than_until_the_
     assert job_id(job.name, due) == "index-20260131T120500Z"
     assert time_to_live(job.cron, due) == timedelta(minutes=5)
     assert time_to_live("* * * * * */5", due) == timedelta(minutes=1)
+
+
+@pytest.mark.usefixtures("zone")
+def test_the_last_due_time_is_the_one_before() -> None:
+    assert last_due("40 2 * * *", NOON) == datetime(2026, 1, 31, 2, 40, tzinfo=UTC)
+    assert last_due("0 13 * * *", NOON) == datetime(2026, 1, 30, 13, 0, tzinfo=UTC)

@@ -133,8 +133,10 @@ class _Restoring:
     def _compare(self) -> None:
         self._on_progress("comparing", 0, 1)
         opened = Catalog.open(self._settings.catalog_location, create=True)  # migrates an older one
-        with closing(opened) as catalog, catalog.snapshot() as snapshot:
-            turns, chunks, _ = catalog_copy.counts_of(snapshot)
+        with closing(opened) as catalog:
+            with catalog.snapshot() as snapshot:
+                turns, chunks, _ = catalog_copy.counts_of(snapshot)
+            catalog.runs.interrupt_all("the system was restored from a backup that was taken while it ran")
         if (turns, chunks) != (self._manifest.turns, self._manifest.chunks):
             raise BadBackup(
                 f"the restored catalog has {turns:,} turns and {chunks:,} chunks instead of "

@@ -128,6 +128,8 @@ def _build(terminal: Terminal, catalog: Catalog, stored: StoredSpace) -> int:
     elif building is not None and building.plan.verdict:
         figures = dict(building.plan.verdict)
         problem = worse(figures, building.space)
+    elif building is None or building.space != stored.space:
+        problem = "it was ended meanwhile, by `scope-recall reembed --cancel` or by another model"
     elif problem is None:
         problem = "not switched yet: the maintenance worker goes on with it; see `scope-recall reembed --status`"
     if terminal.json:

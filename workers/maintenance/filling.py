@@ -74,7 +74,7 @@ class Filling:
         found = Filled()
         after = ""
         started = noted = time.monotonic()
-        while go_on():
+        while go_on() and self._wanted():
             keys = self._next(after)
             if not keys:
                 found.complete = True
@@ -124,7 +124,12 @@ class Filling:
             found.reason = str(why)
         ready = [(turn, one) for turn, one in zip(turns, encoded, strict=True) if one is not None]
         with self._catalog.locks.publishing():  # a forget waits until this batch is whole, or sees nothing of it
+            if not self._wanted():  # its table is dropped, or will be, and must not come back
+                raise Stopped
             return self._publish(ready)
+
+    def _wanted(self) -> bool:
+        return any(one.space == self._space for one in self._catalog.spaces.written())
 
     def _publish(self, ready: Sequence[tuple[StoredTurn, Encoded]]) -> int:
         known = self._catalog.known([turn.event.key for turn, _ in ready])

@@ -80,6 +80,13 @@ class MaintenanceRuns:
             statement = runs.insert().returning(runs.c.id)
             return int(connection.execute(statement, _row(job, trigger, due, now)).scalar_one())
 
+    def interrupt_all(self, why: str) -> None:
+        """Mark every run that has not ended; for whoever knows that their processes are gone."""
+        now = time.time_ns() // 1000
+        with write_transaction(self._engine) as connection:
+            open_ = runs.update().where(runs.c.ended_at_us.is_(None))
+            connection.execute(open_.values(ended_at_us=now, outcome="interrupted", error=why))
+
     def skip(self, job: str, due: datetime, why: str) -> None:
         """Remember that the run that was due then did not happen."""
         now = time.time_ns() // 1000
