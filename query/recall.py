@@ -1,6 +1,6 @@
 """Recall: a question in, the turns that answer it out, with a block of context for the prompt. Does I/O on both stores.
 
-    embed → candidates (dense, lexical) → hydrate → fuse → best chunk a turn → rerank the whole pool → top k → context
+    embed → candidates (dense, lexical) → hydrate, look around → rank turns → rerank the whole pool → top k → context
 
 It needs no Redis. What goes wrong on the way makes the answer poorer, never an error, as long as one leg is left; the
 answer then says so in `degraded`.
@@ -22,8 +22,10 @@ from producers.settings import Settings
 from query.candidates import CandidateSearch, Pool
 from query.context import context_block
 from query.current import CurrentModels
-from query.fusion import DENSE_WEIGHT, LEXICAL_WEIGHT, Fused, Leg, Place, best_per_turn, blend, follow_on, fuse
+from query.features import features_of
 from query.models import Models
+from query.ranking import DEFAULT_WEIGHTS, Ranked, blend, first_stage
+from query.words import WordCounts
 from workers.stores.catalog import Catalog, StoredChunk
 from workers.stores.scope import Scope
 from workers.stores.vectors import VectorStore
@@ -113,6 +115,7 @@ class Recaller:
         self._catalog = catalog
         self._vectors = vectors
         self._current = CurrentModels(settings, catalog, models)
+        self._words = WordCounts()
 
     @classmethod
     def open(cls, settings: Settings) -> Recaller:
@@ -136,8 +139,8 @@ class Recaller:
         clock = Stopwatch(question.deadline_ms / 1000)
         with clock.stage("candidates"):
             pool = search.gather(question.text, question.scope, question.wide)
-        with clock.stage("fusion"):
-            ranked = rank_turns(pool, question.wide)
+        with clock.stage("ranking"):
+            ranked = first_stage(features_of(question.text, pool, self._words))[: question.wide]
         with clock.stage("rerank"):
             ranked, reranker = self._rerank(models, question, ranked, pool, clock)
         with clock.stage("context"):
@@ -157,8 +160,8 @@ class Recaller:
         )
 
     def _rerank(
-        self, models: Models, question: Question, ranked: list[Fused], pool: Pool, clock: Stopwatch
-    ) -> tuple[list[Fused], str | None]:
+        self, models: Models, question: Question, ranked: list[Ranked], pool: Pool, clock: Stopwatch
+    ) -> tuple[list[Ranked], str | None]:
         """The pool in its final order and the reranker's name; the fused order and None when there is none."""
         if not ranked:
             return ranked, None
@@ -184,7 +187,7 @@ class Recaller:
                 f"rerank: {left_out} of {len(scores)} candidates were not reached within {question.deadline_ms} ms; "
                 "they keep their place in the fused order. Raise deadline_ms, or choose a faster reranker"
             )
-        return blend(ranked, scores), reranker.name
+        return blend(ranked, scores, DEFAULT_WEIGHTS.rerank), reranker.name
 
 
 class Stopwatch:
@@ -207,23 +210,7 @@ class Stopwatch:
         self.timings[name] = (time.monotonic() - start) * 1000
 
 
-def rank_turns(pool: Pool, wide: int) -> list[Fused]:
-    """The best chunk of each of the best `wide` turns, best first."""
-    legs = []
-    if pool.dense is not None:
-        legs.append(Leg("dense", pool.dense, DENSE_WEIGHT))
-    if pool.lexical is not None:
-        # Only a leg that ran to its end knows that an absent candidate shares no word with the question.
-        legs.append(Leg("lexical", pool.lexical, LEXICAL_WEIGHT, floor=None if pool.lexical_cut else 0.0))
-    best = best_per_turn(fuse(legs), {key: chunk.turn_key for key, chunk in pool.chunks.items()})
-    places = {
-        chunk.turn_key: Place(chunk.turn.session_id, chunk.turn_index, chunk.turn.role, chunk.turn_chars)
-        for chunk in pool.chunks.values()
-    }
-    return list(follow_on(best, places).values())[:wide]
-
-
-def hit_of(chunk: StoredChunk, ranked: Fused, *, explain: bool) -> Hit:
+def hit_of(chunk: StoredChunk, ranked: Ranked, *, explain: bool) -> Hit:
     """A hit from a hydrated chunk and its place in the ranking."""
     turn = chunk.turn
     return Hit(
