@@ -64,6 +64,8 @@ class Part:
     """None when the scoring did not know the candidate."""
     scaled: float
     """Before its weight."""
+    rank: int | None = None
+    """By this scoring alone, 1 is the best; None where it is no ranking of its own."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ def first_stage(features: Features, weights: Weights = DEFAULT_WEIGHTS) -> list[
     legs["lexical"] = (features.bm25, weights.lexical)
     legs["length"] = (np.log(np.clip(features.chars, 1, LEAN_CHARS)), weights.length)
     scaled = {name: standard(raw) for name, (raw, _) in legs.items()}
+    ranks = {name: _ranks(raw, features.turns) for name, (raw, _) in legs.items() if name != "length"}
     own = unit(sum((weight * scaled[name] for name, (_, weight) in legs.items()), np.zeros(len(features.turns))))
     around = {"previous": (features.previous, weights.previous), "following": (features.following, weights.following)}
     score = own.copy()
@@ -96,7 +99,10 @@ def first_stage(features: Features, weights: Weights = DEFAULT_WEIGHTS) -> list[
     order = _best_first(score, features.turns)
     found = []
     for at in order:
-        parts = {name: Part(float(legs[name][0][at]), float(values[at])) for name, values in scaled.items()}
+        parts = {
+            name: Part(float(legs[name][0][at]), float(values[at]), ranks[name][at] if name in ranks else None)
+            for name, values in scaled.items()
+        }
         for name, (where, _) in around.items():
             if where[at] >= 0:
                 parts[name] = Part(float(own[where[at]]), float(own[where[at]]))
@@ -122,15 +128,16 @@ def blend(first: Sequence[Ranked], reranked: Sequence[float | None], weight: flo
     scaled = standard(raw)
     mixed = unit(standard(np.array([one.score for one, _ in reached])) + weight * scaled)
     rest = [one for one, score in zip(first, reranked, strict=True) if score is None]
-    lowest = 0.5 if rest else 0.0
-    """Where the reached end, so that those below have room."""
+    lowest = 0.5 if rest else 0.0  # where the reached end, so that those below have room
+    turns = [one.turn for one, _ in reached]
+    ranks = _ranks(raw, turns)
     found = [
         replace(
             reached[at][0],
             score=lowest + (1 - lowest) * float(mixed[at]),
-            parts={**reached[at][0].parts, "rerank": Part(float(raw[at]), float(scaled[at]))},
+            parts={**reached[at][0].parts, "rerank": Part(float(raw[at]), float(scaled[at]), ranks[at])},
         )
-        for at in _best_first(mixed, [one.turn for one, _ in reached])
+        for at in _best_first(mixed, turns)
     ]
     return found + [replace(one, score=lowest * one.score) for one in rest]
 
@@ -153,3 +160,11 @@ def unit(scores: Scores) -> Scores:
 
 def _best_first(scores: Scores, names: Sequence[str]) -> list[int]:
     return sorted(range(len(names)), key=lambda at: (-scores[at], names[at]))
+
+
+def _ranks(scores: Scores, names: Sequence[str]) -> list[int]:
+    """1 for the best."""
+    ranks = [0] * len(names)
+    for rank, at in enumerate(_best_first(scores, names), 1):
+        ranks[at] = rank
+    return ranks

@@ -1,6 +1,6 @@
 """Recall: a question in, the turns that answer it out, with a block of context for the prompt. Does I/O on both stores.
 
-    embed → candidates (dense, lexical) → hydrate, look around → rank turns → rerank the whole pool → top k → context
+    embed → candidates (dense, lexical) → hydrate, look around → rank → rerank the pool → recency → top k → context
 
 It needs no Redis. What goes wrong on the way makes the answer poorer, never an error, as long as one leg is left; the
 answer then says so in `degraded`.
@@ -11,8 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from producers.errors import NotReady, ScopeRecallError, UsageError
@@ -25,8 +25,11 @@ from query.current import CurrentModels
 from query.features import features_of
 from query.models import Models
 from query.ranking import DEFAULT_WEIGHTS, Ranked, blend, first_stage
+from query.recency import NO_RECENCY, Recency, by_recency
+from query.why import Run, Why, why
 from query.words import WordCounts
 from workers.stores.catalog import Catalog, StoredChunk
+from workers.stores.placed_turns import Place
 from workers.stores.scope import Scope
 from workers.stores.vectors import VectorStore
 
@@ -45,6 +48,11 @@ class Question:
     wide: int = 50
     deadline_ms: int = 5000
     explain: bool = False
+    recency: Recency = NO_RECENCY
+    as_of: datetime | None = None
+    """Answer as at this moment: nothing said later is seen, and ages count from it. None: now."""
+    why: Place | None = None
+    """(session_id, turn_index) of a turn to account for, whether it is a hit or not."""
 
     def __post_init__(self) -> None:
         if not self.text.strip():
@@ -53,6 +61,16 @@ class Question:
             raise UsageError(f"query: {len(self.text):,} characters, over the limit of {MAX_QUESTION_CHARS:,}")
         if not 1 <= self.k <= self.wide:
             raise UsageError(f"k = {self.k}: must be from 1 to the wide pass of {self.wide}; raise --wide for more")
+        if self.as_of is not None and self.as_of.tzinfo is None:
+            raise UsageError(f"as_of: {self.as_of.isoformat()} has no time zone; add an offset, such as Z or +08:00")
+
+    @property
+    def seen(self) -> Scope:
+        """The scope, without what was said after `as_of`."""
+        if self.as_of is None:
+            return self.scope
+        until = self.as_of + timedelta(microseconds=1)  # what was said at that moment is seen; `until` leaves it out
+        return replace(self.scope, until=until if self.scope.until is None else min(until, self.scope.until))
 
 
 @dataclass(frozen=True)
@@ -93,6 +111,8 @@ class Answer:
     reranker: str | None
     degraded: list[str] = field(default_factory=list)
     timings_ms: dict[str, float] = field(default_factory=dict)
+    why: list[Why] = field(default_factory=list)
+    """What became of the turn that the question asked about."""
 
     def as_json(self) -> dict[str, Any]:
         """The answer for programs; times as ISO 8601."""
@@ -101,6 +121,8 @@ class Answer:
             hit["created_at"] = hit["created_at"].isoformat() if hit["created_at"] else None
             if hit["explain"] is None:
                 del hit["explain"]
+        if not self.why:
+            del result["why"]
         return result
 
 
@@ -138,15 +160,21 @@ class Recaller:
         # Loading is paid once by a process, so it is not taken out of the question's time.
         clock = Stopwatch(question.deadline_ms / 1000)
         with clock.stage("candidates"):
-            pool = search.gather(question.text, question.scope, question.wide)
+            pool = search.gather(question.text, question.seen, question.wide)
         with clock.stage("ranking"):
-            ranked = first_stage(features_of(question.text, pool, self._words))[: question.wide]
+            first = first_stage(features_of(question.text, pool, self._words))
+            ranked = first[: question.wide]
         with clock.stage("rerank"):
             ranked, reranker = self._rerank(models, question, ranked, pool, clock)
+        ranked = by_recency(ranked, _said(pool), question.recency, question.as_of or datetime.now(UTC))
         with clock.stage("context"):
             top = ranked[: question.k]
             hits = [hit_of(pool.chunks[one.id], one, explain=question.explain) for one in top]
             context = context_block(hits, self._settings.context_chars)
+        accounts = []
+        if question.why is not None:
+            run = Run(question.text, question.seen, question.wide, pool, first, ranked, [one.turn for one in top])
+            accounts = why(question.why, run, self._catalog)
         clock.timings["total"] = clock.elapsed() * 1000
         clock.timings["load"] = loading.timings["load"]
         return Answer(
@@ -157,6 +185,7 @@ class Recaller:
             reranker=reranker,
             degraded=pool.degraded,
             timings_ms={name: round(value, 1) for name, value in clock.timings.items()},
+            why=accounts,
         )
 
     def _rerank(
@@ -208,6 +237,11 @@ class Stopwatch:
         start = time.monotonic()
         yield
         self.timings[name] = (time.monotonic() - start) * 1000
+
+
+def _said(pool: Pool) -> dict[str, datetime | None]:
+    """When each turn of the pool was said, by turn key."""
+    return {chunk.turn_key: from_utc_microseconds(chunk.turn.created_at_us) for chunk in pool.chunks.values()}
 
 
 def hit_of(chunk: StoredChunk, ranked: Ranked, *, explain: bool) -> Hit:

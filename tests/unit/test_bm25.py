@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from query.bm25 import B, K1, Document, bm25
+from query.bm25 import K1, B, Document, bm25
 from query.words import WordCounts
 
 WORDS = WordCounts(kept=8)

@@ -71,7 +71,7 @@ def test_a_short_turn_of_a_conversation_leans_on_the_one_before(answer: StoredCh
     found = features_of("port", pool_of(chunk(1, "which port"), answer), WordCounts())
     at = list(found.turns).index(answer.turn_key)
     assert found.previous[at] == (0 if leans else -1)
-    assert (found.bm25[at] > 0) == (leans or answer.turn_index == 3 and answer.turn.session_id == "s")
+    assert (found.bm25[at] > 0) == (leans or (answer.turn_index == 3 and answer.turn.session_id == "s"))
     assert found.cosine is None
 
 
