@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from producers.scripts import FOREIGN_SHARE, script_weights
 from query.conversation import LEAN_CHARS
 
 Scores = NDArray[np.float64]
@@ -30,11 +31,21 @@ class Weights:
     lexical: float = 0.5
     length: float = 0.3
     previous: float = 0.2
-    following: float = 0.05
-    rerank: float = 1.5
+    following: float = 0.1
+    rerank: float = 1.2
 
 
-DEFAULT_WEIGHTS = Weights()
+SPACED = Weights()
+UNSPACED = Weights(lexical=0.4, length=0.5, previous=0.15, following=0.1, rerank=1.0)
+"""Of questions in scripts without spaces: their terms are characters and pairs, which say less than words."""
+UNSPACED_SCRIPTS = ("han", "kana", "thai")
+
+
+def weights_for(question: str) -> Weights:
+    """The weights of the question's language."""
+    shares = script_weights(question)
+    unspaced = sum(shares.get(script, 0.0) for script in UNSPACED_SCRIPTS)
+    return UNSPACED if unspaced > FOREIGN_SHARE * sum(shares.values()) else SPACED
 
 
 @dataclass(frozen=True)
@@ -81,7 +92,7 @@ class Ranked:
     parts: Mapping[str, Part]
 
 
-def first_stage(features: Features, weights: Weights = DEFAULT_WEIGHTS) -> list[Ranked]:
+def first_stage(features: Features, weights: Weights = SPACED) -> list[Ranked]:
     """Every candidate turn, best first, ties by turn key."""
     if not features.turns:
         return []

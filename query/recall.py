@@ -24,7 +24,7 @@ from query.context import context_block
 from query.current import CurrentModels
 from query.features import features_of
 from query.models import Models
-from query.ranking import DEFAULT_WEIGHTS, Ranked, blend, first_stage
+from query.ranking import Ranked, blend, first_stage, weights_for
 from query.recency import NO_RECENCY, Recency, by_recency
 from query.why import Run, Why, why
 from query.words import WordCounts
@@ -162,7 +162,7 @@ class Recaller:
         with clock.stage("candidates"):
             pool = search.gather(question.text, question.seen, question.wide)
         with clock.stage("ranking"):
-            first = first_stage(features_of(question.text, pool, self._words))
+            first = first_stage(features_of(question.text, pool, self._words), weights_for(question.text))
             ranked = first[: question.wide]
         with clock.stage("rerank"):
             ranked, reranker = self._rerank(models, question, ranked, pool, clock)
@@ -216,7 +216,7 @@ class Recaller:
                 f"rerank: {left_out} of {len(scores)} candidates were not reached within {question.deadline_ms} ms; "
                 "they keep their place in the fused order. Raise deadline_ms, or choose a faster reranker"
             )
-        return blend(ranked, scores, DEFAULT_WEIGHTS.rerank), reranker.name
+        return blend(ranked, scores, weights_for(question.text).rerank), reranker.name
 
 
 class Stopwatch:

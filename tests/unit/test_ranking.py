@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from query.ranking import Features, Ranked, Weights, blend, first_stage, standard, unit
+from query.ranking import SPACED, UNSPACED, Features, Ranked, Weights, blend, first_stage, standard, unit, weights_for
 
 EIGHTHS = st.integers(-8000, 8000).map(lambda value: value / 8)
 
@@ -160,3 +160,17 @@ def test_a_blend_keeps_every_candidate_and_what_was_read_stays_ahead(values: lis
     unread = [found.turn for found in first if found.turn not in reached]
     assert [turn for turn in order(mixed) if turn not in reached] == unread
     assert [found.score for found in mixed] == sorted((found.score for found in mixed), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("question", "weights"),
+    [
+        ("which port?", SPACED),
+        ("端口是多少", UNSPACED),
+        ("nginx 的端口是多少", UNSPACED),
+        ("what does 端口 mean in the config file", SPACED),
+        ("", SPACED),
+    ],
+)
+def test_the_weights_are_those_of_the_questions_language(question: str, weights: Weights) -> None:
+    assert weights_for(question) == weights
