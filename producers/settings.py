@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings import SettingsError as NotJson
 
+from producers.context_template import DEFAULT_TEMPLATE, ContextTemplate
 from producers.errors import SettingsError
 from producers.retention import RetentionRule, check_distinct
 
@@ -103,7 +104,15 @@ class Settings(BaseSettings):
     reranker_api_key: str | None = Field(None, description="Bearer token for reranker_url.", repr=False)
     wide: int = Field(50, ge=1, le=1000, description="Candidate turns of the wide pass.")
     deadline_ms: int = Field(5000, ge=1, description="Time for one recall; reranking stops early to meet it.")
+    neighbours: int = Field(0, ge=0, le=10, description="Turns shown before and after each hit in the context block.")
     context_chars: int = Field(8000, ge=100, description="Largest context block, in characters.")
+    context_tokens: int | None = Field(
+        None, ge=100, description="Largest context block, in estimated tokens; unset: no such bound."
+    )
+    context_order: Literal["relevance", "time"] = Field("relevance", description="Order of what the block shows.")
+    context_template: str = Field(
+        DEFAULT_TEMPLATE, description="How the context block is written, with $fields.", validate_default=True
+    )
 
     api_key: str | None = Field(
         None, min_length=1, description="Bearer token the query service asks for; unset: loopback only.", repr=False
@@ -140,6 +149,12 @@ class Settings(BaseSettings):
     def _redis_scheme(cls, value: str | None) -> str | None:
         if value is not None and not value.startswith(("redis://", "rediss://", "unix://")):
             raise ValueError("must start with redis://, rediss:// or unix://")
+        return value
+
+    @field_validator("context_template")
+    @classmethod
+    def _template_with_room(cls, value: str, others: ValidationInfo) -> str:
+        ContextTemplate.parse(value).check_room(others.data.get("context_chars"))
         return value
 
     @field_validator("retention")

@@ -9,7 +9,7 @@ answer then says so in `degraded`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -19,11 +19,14 @@ from producers.errors import NotReady, ScopeRecallError, UsageError
 from producers.events import from_utc_microseconds
 from producers.scripts import foreign_scripts
 from producers.settings import Settings
+from query.around import MAX_NEIGHBOURS, Neighbour, neighbours_of, passages
 from query.candidates import CandidateSearch, Pool
-from query.context import context_block
+from query.context import Layout, context_block
 from query.current import CurrentModels
+from query.folding import fold
 from query.fusion import DENSE_WEIGHT, LEXICAL_WEIGHT, Fused, Leg, Place, best_per_turn, blend, follow_on, fuse
 from query.models import Models
+from query.recent import Recent
 from workers.stores.catalog import Catalog, StoredChunk
 from workers.stores.scope import Scope
 from workers.stores.vectors import VectorStore
@@ -43,6 +46,12 @@ class Question:
     wide: int = 50
     deadline_ms: int = 5000
     explain: bool = False
+    neighbours: int = 0
+    """Turns before and after each hit that the context block shows too."""
+    fold: bool = True
+    """Let one hit stand for those that say the same."""
+    exclude_recent: tuple[Recent, ...] = ()
+    """Turns that are not recalled since the agent that asks still has them before it."""
 
     def __post_init__(self) -> None:
         if not self.text.strip():
@@ -51,6 +60,8 @@ class Question:
             raise UsageError(f"query: {len(self.text):,} characters, over the limit of {MAX_QUESTION_CHARS:,}")
         if not 1 <= self.k <= self.wide:
             raise UsageError(f"k = {self.k}: must be from 1 to the wide pass of {self.wide}; raise --wide for more")
+        if not 0 <= self.neighbours <= MAX_NEIGHBOURS:
+            raise UsageError(f"neighbours = {self.neighbours}: must be from 0 to {MAX_NEIGHBOURS}")
 
 
 @dataclass(frozen=True)
@@ -77,6 +88,8 @@ class Hit:
     score: float
     """Comparable within one answer only."""
     vector_id: str
+    also: tuple[str, ...] = ()
+    """SESSION:TURN of the candidates that say the same and were folded into this one, best first."""
     explain: dict[str, Any] | None = None
 
 
@@ -89,6 +102,8 @@ class Answer:
     context: str
     embedder: str
     reranker: str | None
+    around: list[Neighbour] = field(default_factory=list)
+    """The turns next to the hits, when they were asked for."""
     degraded: list[str] = field(default_factory=list)
     timings_ms: dict[str, float] = field(default_factory=dict)
 
@@ -99,6 +114,7 @@ class Answer:
             hit["created_at"] = hit["created_at"].isoformat() if hit["created_at"] else None
             if hit["explain"] is None:
                 del hit["explain"]
+        result["around"] = [turn.as_json() for turn in self.around]
         return result
 
 
@@ -113,6 +129,7 @@ class Recaller:
         self._catalog = catalog
         self._vectors = vectors
         self._current = CurrentModels(settings, catalog, models)
+        self._layout = Layout.of(settings)
 
     @classmethod
     def open(cls, settings: Settings) -> Recaller:
@@ -135,26 +152,36 @@ class Recaller:
         # Loading is paid once by a process, so it is not taken out of the question's time.
         clock = Stopwatch(question.deadline_ms / 1000)
         with clock.stage("candidates"):
-            pool = search.gather(question.text, question.scope, question.wide)
+            newest = [(recent.session_id, recent.turns) for recent in question.exclude_recent]
+            scope = self._catalog.newest_hidden(question.scope, newest)
+            pool = search.gather(question.text, scope, question.wide)
         with clock.stage("fusion"):
             ranked = rank_turns(pool, question.wide)
         with clock.stage("rerank"):
             ranked, reranker = self._rerank(models, question, ranked, pool, clock)
         with clock.stage("context"):
-            top = ranked[: question.k]
-            hits = [hit_of(pool.chunks[one.id], one, explain=question.explain) for one in top]
-            context = context_block(hits, self._settings.context_chars)
+            hits = top_hits(pool, ranked, question)
+            around = self._around(hits, scope, question.neighbours, pool.degraded)
+            context = context_block(passages(hits, around, question.neighbours), self._layout)
         clock.timings["total"] = clock.elapsed() * 1000
         clock.timings["load"] = loading.timings["load"]
         return Answer(
             query=question.text,
             hits=hits,
             context=context,
+            around=around,
             embedder=models.space.embedder,
             reranker=reranker,
             degraded=pool.degraded,
             timings_ms={name: round(value, 1) for name, value in clock.timings.items()},
         )
+
+    def _around(self, hits: list[Hit], scope: Scope, reach: int, degraded: list[str]) -> list[Neighbour]:
+        try:
+            return neighbours_of(self._catalog, hits, scope, reach)
+        except ScopeRecallError as error:
+            degraded.append(f"neighbours: {error}; the hits are shown without them")
+            return []
 
     def _rerank(
         self, models: Models, question: Question, ranked: list[Fused], pool: Pool, clock: Stopwatch
@@ -223,7 +250,21 @@ def rank_turns(pool: Pool, wide: int) -> list[Fused]:
     return list(follow_on(best, places).values())[:wide]
 
 
-def hit_of(chunk: StoredChunk, ranked: Fused, *, explain: bool) -> Hit:
+def top_hits(pool: Pool, ranked: list[Fused], question: Question) -> list[Hit]:
+    """The best k that say different things, or the best k as they are."""
+    chunks = [pool.chunks[one.id] for one in ranked]
+    if question.fold:
+        kept = fold([chunk.text for chunk in chunks], question.k)
+    else:
+        kept = {index: [] for index in range(len(chunks))[: question.k]}
+    places = [f"{chunk.turn.session_id}:{chunk.turn_index}" for chunk in chunks]
+    return [
+        hit_of(chunks[index], ranked[index], also=[places[other] for other in also], explain=question.explain)
+        for index, also in kept.items()
+    ]
+
+
+def hit_of(chunk: StoredChunk, ranked: Fused, *, also: Sequence[str] = (), explain: bool) -> Hit:
     """A hit from a hydrated chunk and its place in the ranking."""
     turn = chunk.turn
     return Hit(
@@ -245,5 +286,6 @@ def hit_of(chunk: StoredChunk, ranked: Fused, *, explain: bool) -> Hit:
         language=chunk.language,
         score=round(ranked.score, 6),
         vector_id=chunk.vector_id,
+        also=tuple(also),
         explain={name: asdict(part) for name, part in ranked.parts.items()} if explain else None,
     )

@@ -19,7 +19,9 @@ from producers.events import Identifier, Role
 from producers.settings import Settings
 from query.api.access import KEY_VARIABLE, key_matches
 from query.api.problems import Problem, answer_errors, problem
+from query.around import MAX_NEIGHBOURS
 from query.recall import MAX_QUESTION_CHARS, Answer, Question, Recaller
+from query.recent import parse_recent
 from workers.stores.scope import Scope
 
 RECALL_THREADS = 4
@@ -47,12 +49,16 @@ class RecallRequest(BaseModel):
     tags: Names = ()
     sources: Names = ()
     exclude_sessions: Names = ()
+    exclude_recent: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """SESSION:N, the N newest turns of a session."""
     since: Moment | None = None
     until: Moment | None = None
     k: int = Field(5, ge=1, le=MAX_WIDE)
     wide: int | None = Field(None, ge=1, le=MAX_WIDE)
     deadline_ms: int | None = Field(None, ge=1, le=MAX_DEADLINE_MS)
     explain: bool = False
+    neighbours: int | None = Field(None, ge=0, le=MAX_NEIGHBOURS)
+    fold: bool = True
 
     def question(self, settings: Settings) -> Question:
         """The same question for the recaller. Raises `UsageError` when its parts do not fit together."""
@@ -67,8 +73,17 @@ class RecallRequest(BaseModel):
             since=self.since,
             until=self.until,
         )
-        wide = self.wide or max(settings.wide, self.k)
-        return Question(self.query, scope, self.k, wide, self.deadline_ms or settings.deadline_ms, self.explain)
+        return Question(
+            self.query,
+            scope,
+            k=self.k,
+            wide=self.wide or max(settings.wide, self.k),
+            deadline_ms=self.deadline_ms or settings.deadline_ms,
+            explain=self.explain,
+            neighbours=settings.neighbours if self.neighbours is None else self.neighbours,
+            fold=self.fold,
+            exclude_recent=parse_recent(self.exclude_recent),
+        )
 
 
 class SharedRecaller:

@@ -16,11 +16,15 @@ from producers.events import Role
 from producers.terminal import DONE, Terminal, command, examples, moment, plain
 from query.json_lines import read_rows
 from query.recall import Answer, Question, Recaller
+from query.recent import Recent, parse_recent
 from workers.stores.scope import Scope
 
-LINE_LISTS = ("sessions", "agents", "roles", "tags", "sources", "exclude_sessions")
+LINE_LISTS = ("sessions", "agents", "roles", "tags", "sources", "exclude_sessions", "exclude_recent")
 LINE_FILTERS = ("tenant", "since", "until", *LINE_LISTS)
 """Filters that a line of --queries may name; its other fields, such as evidence, are not looked at."""
+LINE_FIELDS = ("hits", "degraded")
+AROUND_FIELDS = ("around", "context")
+"""Parts of an answer that a line of --queries gets, and what it gets with --neighbours as well."""
 NEARLY = 0.75
 """Likeness from which a field is taken for a misspelt filter: role, tag, session, exclude_session."""
 
@@ -38,6 +42,7 @@ NEARLY = 0.75
 @click.option("--tenant", help="Whose memory to search. Required with QUERY.")
 @click.option("--session", "sessions", multiple=True, help="Only these sessions.")
 @click.option("--exclude-session", "exclude_sessions", multiple=True, help="None of these sessions.")
+@click.option("--exclude-recent", multiple=True, metavar="SESSION:N", help="Not the N newest turns of a session.")
 @click.option("--agent", "agents", multiple=True, help="Only these agents' turns.")
 @click.option("--role", "roles", multiple=True, type=click.Choice(get_args(Role)), help="Only these roles.")
 @click.option("--tag", "tags", multiple=True, help="Only turns with one of these tags.")
@@ -51,8 +56,12 @@ NEARLY = 0.75
 @click.option(
     "--deadline-ms", type=click.IntRange(min=1), help="Time for one answer; reranking stops early to meet it."
 )
+@click.option("--neighbours", type=click.IntRange(0, 10), help="Turns to show before and after each hit.")
+@click.option("--no-fold", is_flag=True, help="Return near-duplicates as hits of their own.")
 @click.option("--explain", is_flag=True, help="Show how each hit got its score.")
-def recall(terminal: Terminal, query: str | None, queries: Path | None, k: int, explain: bool, **filters: Any) -> int:
+def recall(
+    terminal: Terminal, query: str | None, queries: Path | None, k: int, explain: bool, no_fold: bool, **filters: Any
+) -> int:
     """Recall the turns that answer QUERY, within one tenant, with a block of context for a prompt.
 
     It reads the stores only: no Redis and no running system is needed.
@@ -65,6 +74,8 @@ def recall(terminal: Terminal, query: str | None, queries: Path | None, k: int, 
         "wide": max(settings.wide, k),
         "deadline_ms": settings.deadline_ms,
         "explain": explain,
+        "neighbours": settings.neighbours,
+        "fold": not no_fold,
     }
     if queries is not None:
         given = sorted(name for name, value in filters.items() if value)
@@ -74,13 +85,15 @@ def recall(terminal: Terminal, query: str | None, queries: Path | None, k: int, 
             )
         questions = list(read_questions(queries))
         recaller = Recaller.open(settings)
-        for query_id, text, scope in questions:
-            answer = recaller.recall(Question(text, scope, **sizes))
-            terminal.emit({"query_id": query_id, "hits": answer.as_json()["hits"], "degraded": answer.degraded})
+        for query_id, text, scope, recent in questions:
+            answer = recaller.recall(Question(text, scope, **sizes, exclude_recent=recent)).as_json()
+            kept = LINE_FIELDS + (AROUND_FIELDS if settings.neighbours else ())
+            terminal.emit({"query_id": query_id, **{name: answer[name] for name in kept}})
         return DONE
     if not filters["tenant"]:
         raise UsageError("recall: --tenant is missing; it names whose memory to search")
-    question = Question(query or "", scope_of(**filters), **sizes)
+    recent = parse_recent(filters.pop("exclude_recent"))
+    question = Question(query or "", scope_of(**filters), **sizes, exclude_recent=recent)
     recaller = Recaller.open(settings)
     answer = recaller.recall(question)
     if terminal.json:
@@ -95,22 +108,25 @@ def scope_of(*, since: str | None, until: str | None, **filters: Any) -> Scope:
     return Scope(since=moment("since", since), until=moment("until", until), **filters)
 
 
-def read_questions(path: Path) -> Iterator[tuple[str, str, Scope]]:
-    """(query_id, query, scope) of each line. Raises `UsageError` naming the line and what is wrong with it."""
+def read_questions(path: Path) -> Iterator[tuple[str, str, Scope, tuple[Recent, ...]]]:
+    """(query_id, query, scope, exclude_recent) of each line. Raises `UsageError` naming the line and what is wrong."""
     for number, row in read_rows(path):
         try:
             query_id, query = row["query_id"], row["query"]
-            scope = _scope_of_line(row)
+            scope, recent = _scope_of_line(row)
             Question(query, scope)  # refuses what cannot be asked
         except KeyError as error:
             raise UsageError(f"{path}, line {number}: {error.args[0]} is missing") from None
         except UsageError as error:
             raise UsageError(f"{path}, line {number}: {error}") from None
-        yield str(query_id), query, scope
+        yield str(query_id), query, scope, recent
 
 
-def _scope_of_line(row: dict[str, Any]) -> Scope:
-    """The scope that a line names. A field that is nearly a filter's name is refused: the answer would be too wide."""
+def _scope_of_line(row: dict[str, Any]) -> tuple[Scope, tuple[Recent, ...]]:
+    """The scope that a line names, and what is too recent for it.
+
+    A field that is nearly a filter's name is refused: the answer would be too wide.
+    """
     for name in row:
         near = difflib.get_close_matches(name, LINE_FILTERS, n=1, cutoff=NEARLY)
         if near and name not in LINE_FILTERS:
@@ -128,7 +144,8 @@ def _scope_of_line(row: dict[str, Any]) -> Scope:
         if not isinstance(values, (list, tuple)) or not all(isinstance(value, str) for value in values):
             raise UsageError(f"{name}: a list of strings is due, got {values!r}")
         lists[name] = tuple(values)
-    return scope_of(tenant=row["tenant"], since=times["since"], until=times["until"], **lists)
+    recent = parse_recent(lists.pop("exclude_recent"))
+    return scope_of(tenant=row["tenant"], since=times["since"], until=times["until"], **lists), recent
 
 
 def show(terminal: Terminal, answer: Answer) -> None:
@@ -141,6 +158,8 @@ def show(terminal: Terminal, answer: Answer) -> None:
         when = hit.created_at.strftime("%Y-%m-%d %H:%M") if hit.created_at else ""
         where = plain(f"{hit.session_id} turn {hit.turn_index}")
         table.add_row(str(number), f"{hit.score:.3f}", plain(hit.speaker or hit.role), when, where, plain(hit.content))
+        if hit.also:
+            table.add_row("", "", "", "", "", plain(f"the same in {', '.join(hit.also)}"), style="dim")
         if hit.explain:
             parts = ", ".join(
                 f"{name} {_number(part['raw'])} → {part['scaled']:.2f}" for name, part in hit.explain.items()

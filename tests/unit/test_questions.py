@@ -10,12 +10,13 @@ import pytest
 
 from producers.errors import UsageError
 from query.commands.recall import read_questions
+from query.recent import Recent
 from workers.stores.scope import Scope
 
 GOOD: dict[str, Any] = {"query_id": "q1", "query": "which port?", "tenant": "t"}
 
 
-def read(tmp_path: Path, *rows: str) -> list[tuple[str, str, Scope]]:
+def read(tmp_path: Path, *rows: str) -> list[tuple[str, str, Scope, tuple[Recent, ...]]]:
     file = tmp_path / "questions.jsonl"
     file.write_text("\n".join(rows))
     return list(read_questions(file))
@@ -31,11 +32,13 @@ def test_a_line_can_name_every_filter_and_other_fields_are_not_looked_at(tmp_pat
         "exclude_sessions": ["e"],
         "since": "2026-01-01",
         "until": "2026-02-01T00:00:00+08:00",
+        "exclude_recent": ["a:b:20", "live:1"],
     }
-    ((query_id, query, scope),) = read(tmp_path, json.dumps(GOOD | filters | {"evidence": [], "category": "c"}))
+    ((query_id, query, scope, recent),) = read(tmp_path, json.dumps(GOOD | filters | {"evidence": [], "category": "c"}))
     assert (query_id, query) == ("q1", "which port?")
     assert (scope.tenant, scope.sessions, scope.agents, scope.roles) == ("t", ("s",), ("a",), ("user",))
     assert (scope.tags, scope.sources, scope.exclude_sessions) == (("x",), ("push",), ("e",))
+    assert recent == (Recent("a:b", 20), Recent("live", 1))
     assert scope.since is not None
     assert scope.until is not None
 
@@ -45,6 +48,13 @@ def test_a_line_can_name_every_filter_and_other_fields_are_not_looked_at(tmp_pat
     [
         ({"role": ["user"]}, "role: unknown field; did you mean roles?"),
         ({"session": "s"}, "session: unknown field; did you mean sessions?"),
+        ({"exclude_recent": "s:1"}, "exclude_recent: a list of strings is due, got 's:1'"),
+        ({"exclude_recent": ["s"]}, "exclude_recent 's': SESSION:N is due, such as deploy-7:20"),
+        ({"exclude_recent": [":3"]}, "SESSION:N is due"),
+        ({"exclude_recent": ["s:-3"]}, "SESSION:N is due"),
+        ({"exclude_recent": ["s:٣"]}, "SESSION:N is due"),
+        ({"exclude_recent": ["s:0"]}, "N must be from 1 to 1,000,000; to leave out all of a session"),
+        ({"exclude_recent": ["s:" + "9" * 5000]}, "N must be from 1 to 1,000,000"),
         ({"exclude_session": ["s"]}, "did you mean exclude_sessions?"),
         ({"sessions": [1]}, "sessions: a list of strings is due, got [1]"),
         ({"sessions": "s"}, "sessions: a list of strings is due, got 's'"),
