@@ -40,7 +40,7 @@ def prefix_within(text: str, tokens: int) -> int:
 
 
 def _tokens(found: regex.Match[str]) -> int:
-    length = found.end() - found.start()
+    length: int = found.end() - found.start()
     match found.lastgroup:
         case "word":
             return -(-length // LETTERS_PER_TOKEN)
@@ -51,6 +51,6 @@ def _tokens(found: regex.Match[str]) -> int:
         case "letters":
             return -(-length // 2)
         case "other":
-            return len(found.group().encode()) - 1 or 1
+            return max(1, len(str(found.group()).encode()) - 1)
         case _:
             return 1

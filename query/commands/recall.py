@@ -86,9 +86,9 @@ def recall(
         questions = list(read_questions(queries))
         recaller = Recaller.open(settings)
         for query_id, text, scope, recent in questions:
-            answer = recaller.recall(Question(text, scope, **sizes, exclude_recent=recent)).as_json()
+            line = recaller.recall(Question(text, scope, **sizes, exclude_recent=recent)).as_json()
             kept = LINE_FIELDS + (AROUND_FIELDS if settings.neighbours else ())
-            terminal.emit({"query_id": query_id, **{name: answer[name] for name in kept}})
+            terminal.emit({"query_id": query_id, **{name: line[name] for name in kept}})
         return DONE
     if not filters["tenant"]:
         raise UsageError("recall: --tenant is missing; it names whose memory to search")

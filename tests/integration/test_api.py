@@ -129,7 +129,7 @@ def test_neighbours_folding_and_recent_turns_are_asked_for_by_fields(app_client:
     assert ask(neighbours=11).status_code == 422
     assert ask(fold=1).status_code == 422
     refused = ask(exclude_recent=["ops"])
-    assert refused.status_code == 400
+    assert refused.status_code == 422
     assert refused.json()["error"] == "exclude_recent 'ops': SESSION:N is due, such as deploy-7:20"
 
 
