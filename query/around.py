@@ -12,7 +12,6 @@ from workers.stores.catalog import Catalog
 from workers.stores.placed_turns import Place, PlacedTurn
 from workers.stores.scope import Scope
 
-MAX_NEIGHBOURS = 10
 NEIGHBOUR_CHARS = 1000
 """Characters at most of a turn beside a hit: enough for the question that a hit answers; long output is cut."""
 

@@ -1,6 +1,6 @@
 """Recall: a question in, the turns that answer it out, with a block of context for the prompt. Does I/O on both stores.
 
-    embed → candidates (dense, lexical) → hydrate → fuse → best chunk a turn → rerank the whole pool → top k → context
+    embed → candidates (dense, lexical) → hydrate, look around → rank → rerank the pool → recency → top k → context
 
 It needs no Redis. What goes wrong on the way makes the answer poorer, never an error, as long as one leg is left; the
 answer then says so in `degraded`.
@@ -11,57 +11,32 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
-from producers.errors import NotReady, ScopeRecallError, UsageError
+from producers.errors import NotReady, ScopeRecallError
 from producers.events import from_utc_microseconds
 from producers.scripts import foreign_scripts
 from producers.settings import Settings
-from query.around import MAX_NEIGHBOURS, Neighbour, neighbours_of, passages
+from query.around import Neighbour, neighbours_of, passages
 from query.candidates import CandidateSearch, Pool
+from query.confidence import confidence
 from query.context import Layout, context_block
 from query.current import CurrentModels
+from query.features import features_of
 from query.folding import fold
-from query.fusion import DENSE_WEIGHT, LEXICAL_WEIGHT, Fused, Leg, Place, best_per_turn, blend, follow_on, fuse
 from query.models import Models
-from query.recent import Recent
+from query.question import Question
+from query.ranking import Ranked, blend, first_stage, weights_for
+from query.recency import by_recency
+from query.why import Run, Why, why
+from query.words import WordCounts
 from workers.stores.catalog import Catalog, StoredChunk
-from workers.stores.scope import Scope
 from workers.stores.vectors import VectorStore
 
-MAX_QUESTION_CHARS = 100_000
 DEADLINE_RESERVE = 0.02
 """Seconds kept back from reranking for the steps after it."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """One question with its scope and sizes."""
-
-    text: str
-    scope: Scope
-    k: int = 5
-    wide: int = 50
-    deadline_ms: int = 5000
-    explain: bool = False
-    neighbours: int = 0
-    """Turns before and after each hit that the context block shows too."""
-    fold: bool = True
-    """Let one hit stand for those that say the same."""
-    exclude_recent: tuple[Recent, ...] = ()
-    """Turns that are not recalled since the agent that asks still has them before it."""
-
-    def __post_init__(self) -> None:
-        if not self.text.strip():
-            raise UsageError("query: empty; ask something")
-        if len(self.text) > MAX_QUESTION_CHARS:
-            raise UsageError(f"query: {len(self.text):,} characters, over the limit of {MAX_QUESTION_CHARS:,}")
-        if not 1 <= self.k <= self.wide:
-            raise UsageError(f"k = {self.k}: must be from 1 to the wide pass of {self.wide}; raise --wide for more")
-        if not 0 <= self.neighbours <= MAX_NEIGHBOURS:
-            raise UsageError(f"neighbours = {self.neighbours}: must be from 0 to {MAX_NEIGHBOURS}")
 
 
 @dataclass(frozen=True)
@@ -87,9 +62,11 @@ class Hit:
     language: str | None
     score: float
     """Comparable within one answer only."""
+    confidence: float | None
+    """0 to 1, how sure it is that the turn answers; comparable between answers. None: no model says."""
     vector_id: str
     also: tuple[str, ...] = ()
-    """SESSION:TURN of the candidates that say the same and were folded into this one, best first."""
+    """SESSION:TURN of the turns that say the same, for which it stands; best first."""
     explain: dict[str, Any] | None = None
 
 
@@ -106,6 +83,8 @@ class Answer:
     """The turns next to the hits, when they were asked for."""
     degraded: list[str] = field(default_factory=list)
     timings_ms: dict[str, float] = field(default_factory=dict)
+    why: list[Why] = field(default_factory=list)
+    """What became of the turn that the question asked about."""
 
     def as_json(self) -> dict[str, Any]:
         """The answer for programs; times as ISO 8601."""
@@ -115,6 +94,8 @@ class Answer:
             if hit["explain"] is None:
                 del hit["explain"]
         result["around"] = [turn.as_json() for turn in self.around]
+        if not self.why:
+            del result["why"]
         return result
 
 
@@ -129,6 +110,7 @@ class Recaller:
         self._catalog = catalog
         self._vectors = vectors
         self._current = CurrentModels(settings, catalog, models)
+        self._words = WordCounts()
         self._layout = Layout.of(settings)
 
     @classmethod
@@ -148,21 +130,36 @@ class Recaller:
         with loading.stage("load"):
             models = self._current.models()
             models.load()
+        newest = [(recent.session_id, recent.turns) for recent in question.exclude_recent]
+        question = replace(question, scope=self._catalog.newest_hidden(question.scope, newest))
         search = CandidateSearch(self._catalog, self._vectors, models.space, models.embedder)
         # Loading is paid once by a process, so it is not taken out of the question's time.
         clock = Stopwatch(question.deadline_ms / 1000)
         with clock.stage("candidates"):
-            newest = [(recent.session_id, recent.turns) for recent in question.exclude_recent]
-            scope = self._catalog.newest_hidden(question.scope, newest)
-            pool = search.gather(question.text, scope, question.wide)
+            pool = search.gather(question.text, question.seen, question.wide)
         with clock.stage("fusion"):
-            ranked = rank_turns(pool, question.wide)
+            first = first_stage(features_of(question.text, pool, self._words), weights_for(question.text))
+            ranked = first[: question.wide]
         with clock.stage("rerank"):
             ranked, reranker = self._rerank(models, question, ranked, pool, clock)
+        ranked = by_recency(ranked, _said(pool), question.recency, question.as_of or datetime.now(UTC))
         with clock.stage("context"):
-            hits = top_hits(pool, ranked, question)
-            around = self._around(hits, scope, question.neighbours, pool.degraded)
+            sure = {one.turn: confidence(one, reranker, models.space.embedder) for one in ranked}
+            confident = [one for one in ranked if _reaches(sure[one.turn], question.min_score)]
+            if question.min_score and None in sure.values():
+                pool.degraded.append(
+                    f"min_score: neither {reranker or 'the reranker none'} nor {models.space.embedder} is calibrated, "
+                    "so no hit was left out for its confidence"
+                )
+            top = distinct(confident, pool, question)
+            hits = [hit_of(pool, one, also, sure[one.turn], explain=question.explain) for one, also in top]
+            around = self._around(question, hits, pool.degraded)
             context = context_block(passages(hits, around, question.neighbours), self._layout)
+        accounts = []
+        if question.why is not None:
+            unsure = {turn: value for turn, value in sure.items() if not _reaches(value, question.min_score)}
+            run = Run(question, pool, first, ranked, top, unsure)
+            accounts = why(question.why, run, self._catalog)
         clock.timings["total"] = clock.elapsed() * 1000
         clock.timings["load"] = loading.timings["load"]
         return Answer(
@@ -174,18 +171,19 @@ class Recaller:
             reranker=reranker,
             degraded=pool.degraded,
             timings_ms={name: round(value, 1) for name, value in clock.timings.items()},
+            why=accounts,
         )
 
-    def _around(self, hits: list[Hit], scope: Scope, reach: int, degraded: list[str]) -> list[Neighbour]:
+    def _around(self, question: Question, hits: list[Hit], degraded: list[str]) -> list[Neighbour]:
         try:
-            return neighbours_of(self._catalog, hits, scope, reach)
+            return neighbours_of(self._catalog, hits, question.seen, question.neighbours)
         except ScopeRecallError as error:
             degraded.append(f"neighbours: {error}; the hits are shown without them")
             return []
 
     def _rerank(
-        self, models: Models, question: Question, ranked: list[Fused], pool: Pool, clock: Stopwatch
-    ) -> tuple[list[Fused], str | None]:
+        self, models: Models, question: Question, ranked: list[Ranked], pool: Pool, clock: Stopwatch
+    ) -> tuple[list[Ranked], str | None]:
         """The pool in its final order and the reranker's name; the fused order and None when there is none."""
         if not ranked:
             return ranked, None
@@ -211,7 +209,7 @@ class Recaller:
                 f"rerank: {left_out} of {len(scores)} candidates were not reached within {question.deadline_ms} ms; "
                 "they keep their place in the fused order. Raise deadline_ms, or choose a faster reranker"
             )
-        return blend(ranked, scores), reranker.name
+        return blend(ranked, scores, weights_for(question.text).rerank), reranker.name
 
 
 class Stopwatch:
@@ -234,38 +232,32 @@ class Stopwatch:
         self.timings[name] = (time.monotonic() - start) * 1000
 
 
-def rank_turns(pool: Pool, wide: int) -> list[Fused]:
-    """The best chunk of each of the best `wide` turns, best first."""
-    legs = []
-    if pool.dense is not None:
-        legs.append(Leg("dense", pool.dense, DENSE_WEIGHT))
-    if pool.lexical is not None:
-        # Only a leg that ran to its end knows that an absent candidate shares no word with the question.
-        legs.append(Leg("lexical", pool.lexical, LEXICAL_WEIGHT, floor=None if pool.lexical_cut else 0.0))
-    best = best_per_turn(fuse(legs), {key: chunk.turn_key for key, chunk in pool.chunks.items()})
-    places = {
-        chunk.turn_key: Place(chunk.turn.session_id, chunk.turn_index, chunk.turn.role, chunk.turn_chars)
-        for chunk in pool.chunks.values()
-    }
-    return list(follow_on(best, places).values())[:wide]
+def _said(pool: Pool) -> dict[str, datetime | None]:
+    """When each turn of the pool was said, by turn key."""
+    return {chunk.turn_key: from_utc_microseconds(chunk.turn.created_at_us) for chunk in pool.chunks.values()}
 
 
-def top_hits(pool: Pool, ranked: list[Fused], question: Question) -> list[Hit]:
-    """The best k that say different things, or the best k as they are."""
-    chunks = [pool.chunks[one.id] for one in ranked]
-    if question.fold:
-        kept = fold([chunk.text for chunk in chunks], question.k)
-    else:
-        kept = {index: [] for index in range(len(chunks))[: question.k]}
-    places = [f"{chunk.turn.session_id}:{chunk.turn_index}" for chunk in chunks]
-    return [
-        hit_of(chunks[index], ranked[index], also=[places[other] for other in also], explain=question.explain)
-        for index, also in kept.items()
-    ]
+def place_name(chunk: StoredChunk) -> str:
+    """SESSION:TURN."""
+    return f"{chunk.turn.session_id}:{chunk.turn_index}"
 
 
-def hit_of(chunk: StoredChunk, ranked: Fused, *, also: Sequence[str] = (), explain: bool) -> Hit:
-    """A hit from a hydrated chunk and its place in the ranking."""
+def _reaches(confidence: float | None, least: float) -> bool:
+    """Whether a hit stays; what no model can say is not held against it."""
+    return confidence is None or confidence >= least
+
+
+def distinct(ranked: Sequence[Ranked], pool: Pool, question: Question) -> list[tuple[Ranked, list[Ranked]]]:
+    """The best k that say different things, each with those that say the same; without folding the best k."""
+    if not question.fold:
+        return [(one, []) for one in ranked[: question.k]]
+    kept = fold([pool.chunks[one.id].text for one in ranked], question.k)
+    return [(ranked[index], [ranked[other] for other in others]) for index, others in kept.items()]
+
+
+def hit_of(pool: Pool, ranked: Ranked, also: Sequence[Ranked], sure: float | None, *, explain: bool) -> Hit:
+    """A hit from its place in the ranking."""
+    chunk = pool.chunks[ranked.id]
     turn = chunk.turn
     return Hit(
         tenant=turn.tenant,
@@ -285,7 +277,8 @@ def hit_of(chunk: StoredChunk, ranked: Fused, *, also: Sequence[str] = (), expla
         kind=chunk.kind,
         language=chunk.language,
         score=round(ranked.score, 6),
+        confidence=None if sure is None else round(sure, 4),
         vector_id=chunk.vector_id,
-        also=tuple(also),
+        also=tuple(place_name(pool.chunks[one.id]) for one in also),
         explain={name: asdict(part) for name, part in ranked.parts.items()} if explain else None,
     )

@@ -19,8 +19,9 @@ from producers.events import Identifier, Role
 from producers.settings import Settings
 from query.api.access import KEY_VARIABLE, key_matches
 from query.api.problems import Problem, answer_errors, problem
-from query.around import MAX_NEIGHBOURS
-from query.recall import MAX_QUESTION_CHARS, Answer, Question, Recaller
+from query.question import MAX_NEIGHBOURS, MAX_QUESTION_CHARS, Question
+from query.recall import Answer, Recaller
+from query.recency import Recency
 from query.recent import parse_recent
 from workers.stores.scope import Scope
 
@@ -57,6 +58,10 @@ class RecallRequest(BaseModel):
     wide: int | None = Field(None, ge=1, le=MAX_WIDE)
     deadline_ms: int | None = Field(None, ge=1, le=MAX_DEADLINE_MS)
     explain: bool = False
+    as_of: Moment | None = None
+    min_score: float | None = Field(None, ge=0, le=1)
+    recency_weight: float | None = Field(None, ge=0, le=1)
+    half_life_days: float | None = Field(None, gt=0)
     neighbours: int | None = Field(None, ge=0, le=MAX_NEIGHBOURS)
     fold: bool = True
 
@@ -73,6 +78,7 @@ class RecallRequest(BaseModel):
             since=self.since,
             until=self.until,
         )
+        weight = settings.recency_weight if self.recency_weight is None else self.recency_weight
         return Question(
             self.query,
             scope,
@@ -80,6 +86,9 @@ class RecallRequest(BaseModel):
             wide=self.wide or max(settings.wide, self.k),
             deadline_ms=self.deadline_ms or settings.deadline_ms,
             explain=self.explain,
+            recency=Recency(weight, self.half_life_days or settings.half_life_days),
+            min_score=settings.min_score if self.min_score is None else self.min_score,
+            as_of=self.as_of,
             neighbours=settings.neighbours if self.neighbours is None else self.neighbours,
             fold=self.fold,
             exclude_recent=parse_recent(self.exclude_recent),

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from memory import Memory, contents, turn
 
+from memory import Memory, contents, turn
 from producers.errors import StoreUnavailable, UsageError
 from producers.events import TurnEvent
 from producers.settings import Settings, load_settings
-from query.recall import Question
+from query.question import Question
 from query.recent import Recent
 from workers.order import entry_order
 from workers.stores.scope import Scope, ScopedTurn, in_scope
@@ -40,6 +40,12 @@ def test_five_hits_are_five_things_and_name_what_they_stand_for(memory: Memory) 
     best = answer.hits[0]
     assert sorted([f"{best.session_id}:{best.turn_index}", *best.also]) == ["s0:0", "s1:0", "s2:0", "s3:0", "s9:1"]
     assert answer.as_json()["hits"][1]["also"] == ()
+    folded = best.also[0].partition(":")
+    (account,) = memory.ask("the heron waits", why=(folded[0], int(folded[2]))).why
+    assert (account.verdict, account.reason) == (
+        "folded",
+        "it says the same as hit 1, which stands for it; fold = false returns both",
+    )
     apart = memory.ask("the heron waits", k=5, fold=False)
     assert len(apart.hits) == 5
     assert not any(hit.also for hit in apart.hits)
@@ -53,6 +59,8 @@ def test_what_is_recent_in_a_session_is_left_out_and_the_rest_is_not(memory: Mem
     assert contents(memory.ask("heron", k=20, exclude_recent=(Recent("live", 10),))) == ["heron number 77"]
     assert contents(memory.ask("heron", k=20, exclude_recent=(Recent("live", 99),))) == ["heron number 77"]
     assert len(memory.ask("heron", k=20, exclude_recent=(Recent("none", 3),)).hits) == 11
+    (account,) = memory.ask("heron", why=("live", 6), exclude_recent=(Recent("live", 4),)).why
+    assert (account.verdict, account.reason) == ("filtered", "left out by exclude_recent")
     around = memory.ask("heron number 5", k=1, neighbours=3, exclude_recent=(Recent("live", 4),)).around
     assert {one.turn_index for one in around} <= set(range(6))
 
@@ -148,7 +156,7 @@ def test_hits_stand_alone_when_their_neighbours_cannot_be_read(talk: Memory, mon
     def fail(*_: object) -> None:
         raise StoreUnavailable("disk gone")
 
-    monkeypatch.setattr("workers.stores.catalog.Catalog.turns_at", fail)
+    monkeypatch.setattr("query.recall.neighbours_of", fail)
     answer = talk.ask("where does the heron wait", k=1, neighbours=1)
     assert contents(answer) == ["Where does the heron wait?"]
     assert answer.degraded == ["neighbours: disk gone; the hits are shown without them"]
