@@ -111,13 +111,9 @@ class Settings(BaseSettings):
     half_life_days: float = Field(30.0, gt=0, description="Age at which being recent counts half.")
     neighbours: int = Field(0, ge=0, le=10, description="Turns shown before and after each hit in the context block.")
     context_chars: int = Field(8000, ge=100, description="Largest context block, in characters.")
-    context_tokens: int | None = Field(
-        None, ge=100, description="Largest context block, in estimated tokens; unset: no such bound."
-    )
+    context_tokens: int | None = Field(None, ge=100, description="Largest context block, in estimated tokens.")
     context_order: Literal["relevance", "time"] = Field("relevance", description="Order of what the block shows.")
-    context_template: str = Field(
-        DEFAULT_TEMPLATE, description="How the context block is written, with $fields.", validate_default=True
-    )
+    context_template: str = Field(DEFAULT_TEMPLATE, description="How the block is written.", validate_default=True)
 
     api_key: str | None = Field(
         None, min_length=1, description="Bearer token the query service asks for; unset: loopback only.", repr=False

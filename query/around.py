@@ -12,7 +12,7 @@ from workers.stores.catalog import Catalog
 from workers.stores.placed_turns import Place, PlacedTurn
 from workers.stores.scope import Scope
 
-NEIGHBOUR_CHARS = 1000
+SHOWN_CHARS = 1000
 """Characters at most of a turn beside a hit: enough for the question that a hit answers; long output is cut."""
 
 
@@ -101,7 +101,7 @@ def neighbours_of(catalog: Catalog, hits: Sequence[Recalled], scope: Scope, reac
         return []
     places = {(hit.session_id, index) for hit in hits for index in _window(hit, reach)}
     known = {(hit.session_id, hit.turn_index, hit.role) for hit in hits}
-    found = catalog.turns_at(places, scope, NEIGHBOUR_CHARS)
+    found = catalog.turns_at(places, scope, SHOWN_CHARS)
     return [_neighbour(one) for one in found if (*one.place, one.turn.role) not in known]
 
 

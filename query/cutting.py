@@ -105,8 +105,8 @@ def lines_of(text: str) -> Iterator[Line]:
             kind, mark = ("close", "") if closes else ("code", mark)
         elif fence is not None and not (fence[1][0] == "`" and "`" in fence[2]):
             kind, mark = "open", fence[1]
-        else:
-            kind = "whole" if _TABLE.match(line) or _ITEM.match(line) else "prose"
+        else:  # a line such as ```code``` opens nothing, but would when it is cut
+            kind = "whole" if fence or _TABLE.match(line) or _ITEM.match(line) else "prose"
         yield Line(start, start + len(line), kind, mark)
         start += len(line) + 1
 

@@ -37,6 +37,7 @@ _LOOK_ALIKES = {
 """Letters of other scripts by the Latin one that they are taken for; after NFKD and case folding."""
 _ALIKE = str.maketrans({other: letter for letter, others in _LOOK_ALIKES.items() for other in others})
 _AS_LETTERS = str.maketrans("01", "ol")
+_ENDS = str.maketrans('>"', ")'")
 _CONTROLS = regex.compile(r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+")
 
 
@@ -65,8 +66,8 @@ class Guard:
         return "".join(self._line(line) for line in text.splitlines(keepends=True))
 
     def values(self, values: Mapping[str, str]) -> dict[str, str]:
-        """An entry's fields: each on one line and without brackets, so that two of them make no tag together."""
-        return {name: _OPENER.sub(BROKEN, _on_one_line(value)) for name, value in values.items()}
+        """An entry's fields: each on one line, without what makes a tag or ends an attribute."""
+        return {name: _OPENER.sub(BROKEN, _on_one_line(value)).translate(_ENDS) for name, value in values.items()}
 
     def _opens_tag(self, text: str, start: int) -> bool:
         read = ""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from producers.errors import UsageError
 from producers.events import MAX_ID_CHARS
 
 MAX_RECENT = 1_000_000
+MAX_SESSIONS = 100
+"""Each is looked up when the question is asked."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Recent:
         return cls(session, turns)
 
 
-def parse_recent(texts: Iterable[str]) -> tuple[Recent, ...]:
-    """Several, as an option or a field gives them."""
+def parse_recent(texts: Sequence[str]) -> tuple[Recent, ...]:
+    """Several, as an option or a field gives them. Raises `UsageError`."""
+    if len(texts) > MAX_SESSIONS:
+        raise UsageError(f"exclude_recent: {len(texts):,} sessions, over the limit of {MAX_SESSIONS}")
     return tuple(Recent.parse(text) for text in texts)

@@ -55,6 +55,7 @@ def test_a_line_can_name_every_filter_and_other_fields_are_not_looked_at(tmp_pat
         ({"session": "s"}, "session: unknown field; did you mean sessions?"),
         ({"exclude_recent": "s:1"}, "exclude_recent: a list of strings is due, got 's:1'"),
         ({"exclude_recent": ["s"]}, "exclude_recent 's': SESSION:N is due, such as deploy-7:20"),
+        ({"exclude_recent": ["s:1"] * 101}, "exclude_recent: 101 sessions, over the limit of 100"),
         ({"exclude_recent": [":3"]}, "SESSION:N is due"),
         ({"exclude_recent": ["s:-3"]}, "SESSION:N is due"),
         ({"exclude_recent": ["s:٣"]}, "SESSION:N is due"),
