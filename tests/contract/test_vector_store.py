@@ -205,14 +205,9 @@ def test_a_search_sees_exactly_what_is_in_scope(
 
 def as_turn(item: VectorRow) -> ScopedTurn:
     return ScopedTurn(
-        item.tenant,
-        item.session_id,
-        item.agent_id,
-        item.role,
-        item.source,
-        item.tags,
-        item.created_at_us,
-        item.turn_index,
+        *(item.tenant, item.session_id, item.agent_id, item.role, item.source, item.tags),
+        created_at_us=item.created_at_us,
+        turn_index=item.turn_index,
     )
 
 

@@ -119,20 +119,6 @@ def test_the_service_answers_what_the_command_answers(
     assert found == said
 
 
-def test_neighbours_folding_and_recent_turns_are_asked_for_by_fields(app_client: TestClient) -> None:
-    def ask(**fields: Any) -> httpx.Response:
-        return app_client.post("/v1/recall", json={**QUESTION, **fields})
-
-    found = ask(exclude_recent=["ops:1", "none:5"], neighbours=2, fold=False).json()
-    assert {hit["session_id"] for hit in found["hits"]} == {"food", "desk"}
-    assert found["around"] == []
-    assert ask(neighbours=11).status_code == 422
-    assert ask(fold=1).status_code == 422
-    refused = ask(exclude_recent=["ops"])
-    assert refused.status_code == 422
-    assert refused.json()["error"] == "exclude_recent 'ops': SESSION:N is due, such as deploy-7:20"
-
-
 def test_many_callers_at_once_each_get_their_own_answer(client: httpx.Client) -> None:
     def ask(tenant: str) -> set[str]:
         answer = client.post("/v1/recall", json={"query": "the proxy's port", "tenant": tenant})

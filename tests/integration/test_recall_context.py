@@ -6,13 +6,17 @@ import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
+from fastapi.testclient import TestClient
 
 from memory import Memory, contents, turn
 from producers.errors import StoreUnavailable, UsageError
 from producers.events import TurnEvent
 from producers.settings import Settings, load_settings
+from query.api.app import create_app
 from query.question import Question
 from query.recent import Recent
 from system import Cli
@@ -178,6 +182,21 @@ def test_the_command_takes_all_of_it_for_one_question_and_for_a_file(talk: Memor
     assert answer == {"query_id": "q"} | {name: said[name] for name in ("hits", "degraded", "around", "context")}
     refused = cli.run("recall", "heron", "--tenant", "t", "--exclude-recent", "a")
     assert (refused.code, refused.err) == (2, "error: exclude_recent 'a': SESSION:N is due, such as deploy-7:20\n")
+
+
+def test_the_service_takes_all_of_it_by_fields(talk: Memory) -> None:
+    with TestClient(create_app(talk.settings)) as client:
+
+        def ask(**fields: Any) -> httpx.Response:
+            return client.post("/v1/recall", json={"query": "where does the heron wait", "tenant": "t", **fields})
+
+        found = ask(exclude_recent=["a:3", "b:2"], neighbours=1, fold=False, k=2).json()
+        assert [hit["turn_index"] for hit in found["hits"]] == [2, 0]
+        assert [one["turn_index"] for one in found["around"]] == [1]
+        assert (ask(neighbours=11).status_code, ask(fold=1).status_code) == (422, 422)
+        refused = ask(exclude_recent=["ops"])
+        assert refused.status_code == 422
+        assert refused.json()["error"] == "exclude_recent 'ops': SESSION:N is due, such as deploy-7:20"
 
 
 def test_more_neighbours_than_make_sense_are_refused() -> None:
