@@ -36,6 +36,7 @@ $content
 MAX_TEMPLATE_CHARS = 4000
 LEAST_ROOM = 200
 """Characters that a block must leave for what was recalled: one short turn with its heading."""
+_NAMELESS_TAG = re.compile(r"<\s*/?\s*\$")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 
 
@@ -99,6 +100,8 @@ def _fields(number: int, line: str) -> list[str]:
     """The fields that a line names, checked."""
     if _FENCE.match(line):
         raise ValueError(f"line {number} opens a code fence, which content with fences of its own would break out of")
+    if _NAMELESS_TAG.search(line):
+        raise ValueError(f"line {number}: a tag named by a field, which could not be kept out of content; name it")
     if not Template(line).is_valid():
         raise ValueError(f"line {number}: a $ that begins no field; write $$ for a dollar sign")
     names = [found["named"] or found["braced"] for found in Template.pattern.finditer(line) if not found["escaped"]]

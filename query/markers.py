@@ -19,6 +19,8 @@ from producers.context_template import CITATION, ContextTemplate
 
 KNOWN_TAGS = ("recalled-memory", "memory-context", "system-reminder")
 """Broken whatever the template is: by these an import knows what was injected, and agents put memory between them."""
+UNMISTAKABLE = 10
+"""Letters from which a tag's name is broken even where other letters follow it; `a < memory_limit` must stay."""
 BROKEN = "("
 """Stands for the bracket of a tag that content must not have."""
 
@@ -27,6 +29,7 @@ _OPENER = re.compile(f"[{_OPENERS}]")
 _IN_TAG = re.compile(r"[\s_/\\|\-⁄∕⧸／]")
 _IGNORED = regex.compile(r"[\s\p{Mn}\p{Me}\p{Cf}\p{Cc}\u115f\u1160\u3164\uffa0]+")
 _DASHES = regex.compile(r"\p{Pd}")
+_NAME_GOES_ON = regex.compile(r"[\p{Cf}\p{Mn}]*[\w.\p{Pd}]")
 _TAG_NAME = re.compile(r"<\s*/?\s*([\w.:-]+)")
 _LOOK_ALIKES = {
     **{"a": "аαɑᴀ", "b": "ьβʙ", "c": "сϲᴄⅽ", "d": "ԁᴅđɖ", "e": "еεᴇҽɛ", "f": "ꜰƒ", "g": "ɡɢց", "h": "һнհʜ"},
@@ -51,11 +54,13 @@ class Guard:
     """Breaks one template's markers."""
 
     def __init__(self, template: ContextTemplate) -> None:
-        fixed = [*template.opening.split("\n"), *template.closing.split("\n")]
+        between = [line for line in template.entry if not Template(line).get_identifiers()]
+        fixed = [*template.opening.split("\n"), *between, *template.closing.split("\n")]
         literals = "\n".join([*fixed, *template.entry])
         names = [*_TAG_NAME.findall(literals), *KNOWN_TAGS]
-        self._tags = tuple({letters for name in names if (letters := _letters(name))})
-        self._longest = max(map(len, self._tags))
+        self._names = {letters for name in names if (letters := _letters(name))}
+        self._unmistakable = tuple(name for name in self._names if len(name) >= UNMISTAKABLE)
+        self._longest = max(map(len, self._names))
         self._lines = {folded(line) for line in fixed} - {""}
         citing = [line for line in template.entry if CITATION in Template(line).get_identifiers()]
         self._citing = [_citing_pattern(line) for line in (f"${CITATION}", *citing)]
@@ -71,11 +76,15 @@ class Guard:
 
     def _opens_tag(self, text: str, start: int) -> bool:
         read = ""
-        for letter in _tag_letters(text, start):
-            read += letter
-            if len(read) >= self._longest:
+        for index, letters in _tag_letters(text, start):
+            read += letters
+            if read.startswith(self._unmistakable):
+                return True
+            if read in self._names and not _NAME_GOES_ON.match(text, index + 1):
+                return True
+            if len(read) > self._longest:
                 break
-        return read.startswith(self._tags)
+        return False
 
     def _line(self, line: str) -> str:
         seen = folded(line)
@@ -93,8 +102,8 @@ def _letters(name: str) -> str:
     return "".join(one for one in folded(name).translate(_AS_LETTERS) if one.isalnum())
 
 
-def _tag_letters(text: str, start: int) -> Iterator[str]:
-    """Letters of a tag's name from `start` on, past what may stand between them unseen; ends at anything else."""
+def _tag_letters(text: str, start: int) -> Iterator[tuple[int, str]]:
+    """(index, letters) of a tag's name from `start` on, past what may stand between them; ends at anything else."""
     for index in range(start, len(text)):
         character = text[index]
         if _IN_TAG.match(character):
@@ -104,7 +113,7 @@ def _tag_letters(text: str, start: int) -> Iterator[str]:
             continue
         if not seen.isalnum():
             return
-        yield from seen.translate(_AS_LETTERS)
+        yield index, seen.translate(_AS_LETTERS)
 
 
 def _citing_pattern(line: str) -> re.Pattern[str]:

@@ -169,6 +169,8 @@ def test_a_field_stays_within_its_line_and_its_attribute() -> None:
         (OTHER, "===\u200bmemory ==="),
         (OTHER, "= = =  END ==="),
         (OTHER, "\u00a0### [1]"),
+        (ContextTemplate.parse("$citation\nSAID:\n$content\n- - -\n$time"), "Said :"),
+        (ContextTemplate.parse("$citation\nSAID:\n$content\n- - -\n$time"), "---"),
     ],
 )
 @pytest.mark.parametrize("ending", ["\n", "\r", "\r\n", "\u2028", "\x0b"])
@@ -181,6 +183,12 @@ def test_no_line_of_content_passes_for_a_line_of_the_block(template: ContextTemp
 def test_other_content_stays_as_it_is() -> None:
     text = "if a < b and <recall> or a[1]: # [x]\n\n  <div>《三体》</div>\n[link](x) \\n — «да»"
     assert f"\n{text}\n" in block([Turn(text)])
+    short = ContextTemplate.parse("<m>\n<hit>\n$citation\n$content\n</hit>\n</m>")
+    text = "if a <m1 or b < my_hits or <main> <hit-list> <hits/>"
+    assert f"\n{text}\n" in block([Turn(text)], template=short)
+    assert "\n(m> (/hit> (hit id=1> ( H\u200bI T\n" in block(
+        [Turn("<m> </hit> <hit id=1> < H\u200bI T")], template=short
+    )
 
 
 def test_hits_come_by_relevance_or_by_time_under_the_same_numbers() -> None:

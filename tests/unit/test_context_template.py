@@ -38,6 +38,7 @@ def test_every_field_that_is_documented_has_a_value() -> None:
         (f"$zzz\n{ENTRY}", "line 1: unknown field $zzz; there are $citation, $place"),
         (f"costs 5 $\n{ENTRY}", "line 1: a $ that begins no field; write $$"),
         ("${content.__class__}", "line 1: a $ that begins no field"),
+        (f"{ENTRY}</$role>", "line 3: a tag named by a field"),
         ("$citation", "needs $content once, alone on its line"),
         (f"{ENTRY}$content", "needs $content once"),
         ("$citation $content", "needs $content once, alone"),
