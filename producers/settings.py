@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings import SettingsError as NotJson
 
+from producers.context_template import DEFAULT_TEMPLATE, ContextTemplate
 from producers.errors import SettingsError
 from producers.retention import RetentionRule, check_distinct
 
@@ -108,7 +109,11 @@ class Settings(BaseSettings):
     )
     recency_weight: float = Field(0.0, ge=0, le=1, description="How much of a score is how recent a turn is.")
     half_life_days: float = Field(30.0, gt=0, description="Age at which being recent counts half.")
+    neighbours: int = Field(0, ge=0, le=10, description="Turns shown before and after each hit in the context block.")
     context_chars: int = Field(8000, ge=100, description="Largest context block, in characters.")
+    context_tokens: int | None = Field(None, ge=100, description="Largest context block, in estimated tokens.")
+    context_order: Literal["relevance", "time"] = Field("relevance", description="Order of what the block shows.")
+    context_template: str = Field(DEFAULT_TEMPLATE, description="How the block is written.", validate_default=True)
 
     api_key: str | None = Field(
         None, min_length=1, description="Bearer token the query service asks for; unset: loopback only.", repr=False
@@ -145,6 +150,12 @@ class Settings(BaseSettings):
     def _redis_scheme(cls, value: str | None) -> str | None:
         if value is not None and not value.startswith(("redis://", "rediss://", "unix://")):
             raise ValueError("must start with redis://, rediss:// or unix://")
+        return value
+
+    @field_validator("context_template")
+    @classmethod
+    def _template_with_room(cls, value: str, others: ValidationInfo) -> str:
+        ContextTemplate.parse(value).check_room(others.data.get("context_chars"))
         return value
 
     @field_validator("retention")

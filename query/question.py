@@ -7,10 +7,13 @@ from datetime import datetime, timedelta
 
 from producers.errors import UsageError
 from query.recency import NO_RECENCY, Recency
+from query.recent import Recent
 from workers.stores.placed_turns import Place
 from workers.stores.scope import Scope
 
 MAX_QUESTION_CHARS = 100_000
+MAX_NEIGHBOURS = 10
+"""As in the setting `neighbours`."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,12 @@ class Question:
     """Answer as at this moment: nothing said later is seen, and ages count from it. None: now."""
     why: Place | None = None
     """(session_id, turn_index) of a turn to account for, whether it is a hit or not."""
+    neighbours: int = 0
+    """Turns before and after each hit that the context block shows too."""
+    fold: bool = True
+    """Let one hit stand for those that say the same."""
+    exclude_recent: tuple[Recent, ...] = ()
+    """Turns that are not recalled, since the agent that asks still has them before it."""
 
     def __post_init__(self) -> None:
         if not self.text.strip():
@@ -40,6 +49,8 @@ class Question:
             raise UsageError(f"k = {self.k}: must be from 1 to the wide pass of {self.wide}; raise --wide for more")
         if not 0 <= self.min_score <= 1:
             raise UsageError(f"min_score = {self.min_score}: a confidence from 0 to 1 is due")
+        if not 0 <= self.neighbours <= MAX_NEIGHBOURS:
+            raise UsageError(f"neighbours = {self.neighbours}: must be from 0 to {MAX_NEIGHBOURS}")
         if self.as_of is not None and self.as_of.tzinfo is None:
             raise UsageError(f"as_of: {self.as_of.isoformat()} has no time zone; add an offset, such as Z or +08:00")
 

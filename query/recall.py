@@ -9,9 +9,9 @@ answer then says so in `degraded`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,11 +19,13 @@ from producers.errors import NotReady, ScopeRecallError
 from producers.events import from_utc_microseconds
 from producers.scripts import foreign_scripts
 from producers.settings import Settings
+from query.around import Neighbour, neighbours_of, passages
 from query.candidates import CandidateSearch, Pool
 from query.confidence import confidence
-from query.context import context_block
+from query.context import Layout, context_block
 from query.current import CurrentModels
 from query.features import features_of
+from query.folding import fold
 from query.models import Models
 from query.question import Question
 from query.ranking import Ranked, blend, first_stage, weights_for
@@ -63,6 +65,8 @@ class Hit:
     confidence: float | None
     """0 to 1, how sure it is that the turn answers; comparable between answers. None: no model says."""
     vector_id: str
+    also: tuple[str, ...] = ()
+    """SESSION:TURN of the turns that say the same, for which it stands; best first."""
     explain: dict[str, Any] | None = None
 
 
@@ -75,6 +79,8 @@ class Answer:
     context: str
     embedder: str
     reranker: str | None
+    around: list[Neighbour] = field(default_factory=list)
+    """The turns next to the hits, when they were asked for."""
     degraded: list[str] = field(default_factory=list)
     timings_ms: dict[str, float] = field(default_factory=dict)
     why: list[Why] = field(default_factory=list)
@@ -87,6 +93,7 @@ class Answer:
             hit["created_at"] = hit["created_at"].isoformat() if hit["created_at"] else None
             if hit["explain"] is None:
                 del hit["explain"]
+        result["around"] = [turn.as_json() for turn in self.around]
         if not self.why:
             del result["why"]
         return result
@@ -104,6 +111,7 @@ class Recaller:
         self._vectors = vectors
         self._current = CurrentModels(settings, catalog, models)
         self._words = WordCounts()
+        self._layout = Layout.of(settings)
 
     @classmethod
     def open(cls, settings: Settings) -> Recaller:
@@ -122,6 +130,8 @@ class Recaller:
         with loading.stage("load"):
             models = self._current.models()
             models.load()
+        newest = [(recent.session_id, recent.turns) for recent in question.exclude_recent]
+        question = replace(question, scope=self._catalog.newest_hidden(question.scope, newest))
         search = CandidateSearch(self._catalog, self._vectors, models.space, models.embedder)
         # Loading is paid once by a process, so it is not taken out of the question's time.
         clock = Stopwatch(question.deadline_ms / 1000)
@@ -141,13 +151,14 @@ class Recaller:
                     f"min_score: neither {reranker or 'the reranker none'} nor {models.space.embedder} is calibrated, "
                     "so no hit was left out for its confidence"
                 )
-            top = confident[: question.k]
-            hits = [hit_of(pool.chunks[one.id], one, sure[one.turn], explain=question.explain) for one in top]
-            context = context_block(hits, self._settings.context_chars)
+            top = distinct(confident, pool, question)
+            hits = [hit_of(pool, one, also, sure[one.turn], explain=question.explain) for one, also in top]
+            around = self._around(question, hits, pool.degraded)
+            context = context_block(passages(hits, around, question.neighbours), self._layout)
         accounts = []
         if question.why is not None:
             unsure = {turn: value for turn, value in sure.items() if not _reaches(value, question.min_score)}
-            run = Run(question, pool, first, ranked, [one.turn for one in top], unsure)
+            run = Run(question, pool, first, ranked, top, unsure)
             accounts = why(question.why, run, self._catalog)
         clock.timings["total"] = clock.elapsed() * 1000
         clock.timings["load"] = loading.timings["load"]
@@ -155,12 +166,20 @@ class Recaller:
             query=question.text,
             hits=hits,
             context=context,
+            around=around,
             embedder=models.space.embedder,
             reranker=reranker,
             degraded=pool.degraded,
             timings_ms={name: round(value, 1) for name, value in clock.timings.items()},
             why=accounts,
         )
+
+    def _around(self, question: Question, hits: list[Hit], degraded: list[str]) -> list[Neighbour]:
+        try:
+            return neighbours_of(self._catalog, hits, question.seen, question.neighbours)
+        except ScopeRecallError as error:
+            degraded.append(f"neighbours: {error}; the hits are shown without them")
+            return []
 
     def _rerank(
         self, models: Models, question: Question, ranked: list[Ranked], pool: Pool, clock: Stopwatch
@@ -218,13 +237,27 @@ def _said(pool: Pool) -> dict[str, datetime | None]:
     return {chunk.turn_key: from_utc_microseconds(chunk.turn.created_at_us) for chunk in pool.chunks.values()}
 
 
+def place_name(chunk: StoredChunk) -> str:
+    """SESSION:TURN."""
+    return f"{chunk.turn.session_id}:{chunk.turn_index}"
+
+
 def _reaches(confidence: float | None, least: float) -> bool:
     """Whether a hit stays; what no model can say is not held against it."""
     return confidence is None or confidence >= least
 
 
-def hit_of(chunk: StoredChunk, ranked: Ranked, sure: float | None, *, explain: bool) -> Hit:
-    """A hit from a hydrated chunk and its place in the ranking."""
+def distinct(ranked: Sequence[Ranked], pool: Pool, question: Question) -> list[tuple[Ranked, list[Ranked]]]:
+    """The best k that say different things, each with those that say the same; without folding the best k."""
+    if not question.fold:
+        return [(one, []) for one in ranked[: question.k]]
+    kept = fold([pool.chunks[one.id].text for one in ranked], question.k)
+    return [(ranked[index], [ranked[other] for other in others]) for index, others in kept.items()]
+
+
+def hit_of(pool: Pool, ranked: Ranked, also: Sequence[Ranked], sure: float | None, *, explain: bool) -> Hit:
+    """A hit from its place in the ranking."""
+    chunk = pool.chunks[ranked.id]
     turn = chunk.turn
     return Hit(
         tenant=turn.tenant,
@@ -246,5 +279,6 @@ def hit_of(chunk: StoredChunk, ranked: Ranked, sure: float | None, *, explain: b
         score=round(ranked.score, 6),
         confidence=None if sure is None else round(sure, 4),
         vector_id=chunk.vector_id,
+        also=tuple(place_name(pool.chunks[one.id]) for one in also),
         explain={name: asdict(part) for name, part in ranked.parts.items()} if explain else None,
     )

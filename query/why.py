@@ -20,6 +20,7 @@ Verdict = Literal[
     "no candidate",
     "outside the wide pass",
     "below min_score",
+    "folded",
     "below the cut",
     "returned",
 ]
@@ -53,8 +54,8 @@ class Run:
     """Every candidate turn after the first stage."""
     final: Sequence[Ranked]
     """Those of the wide pass, in their last order."""
-    hits: Sequence[str]
-    """Turn keys."""
+    hits: Sequence[tuple[Ranked, Sequence[Ranked]]]
+    """Each with those that it stands for."""
     unsure: Mapping[str, float | None]
     """Turns that min_score left out, with their confidence."""
 
@@ -84,8 +85,12 @@ def _why(turn: PlacedTurn, run: Run) -> Why:
         reason = f"its own scores put it at {rank} of {len(run.first)}, and the wide pass ends at {run.question.wide}"
         return Why(*named, "outside the wide pass", f"{reason}; raise wide", rank, len(run.first), parts)
     rank, parts = final
-    if turn.turn_key in run.hits:
-        return Why(*named, "returned", f"hit {run.hits.index(turn.turn_key) + 1}", rank, len(run.final), parts)
+    for number, (hit, also) in enumerate(run.hits, 1):
+        if hit.turn == turn.turn_key:
+            return Why(*named, "returned", f"hit {number}", rank, len(run.final), parts)
+        if any(one.turn == turn.turn_key for one in also):
+            reason = f"it says the same as hit {number}, which stands for it; fold = false returns both"
+            return Why(*named, "folded", reason, rank, len(run.final), parts)
     if turn.turn_key in run.unsure:
         reason = f"its confidence {run.unsure[turn.turn_key]:.3f} is below min_score = {run.question.min_score}"
         return Why(*named, "below min_score", reason, rank, len(run.final), parts)
@@ -102,6 +107,7 @@ def filters_against(turn: ScopedTurn, scope: Scope) -> list[str]:
         "tags": Scope(scope.tenant, tags=scope.tags),
         "sources": Scope(scope.tenant, sources=scope.sources),
         "exclude_sessions": Scope(scope.tenant, exclude_sessions=scope.exclude_sessions),
+        "exclude_recent": Scope(scope.tenant, before_turns=scope.before_turns),
         "since": Scope(scope.tenant, since=scope.since),
         "until or as_of": Scope(scope.tenant, until=scope.until),
     }

@@ -19,9 +19,10 @@ from producers.events import Identifier, Role
 from producers.settings import Settings
 from query.api.access import KEY_VARIABLE, key_matches
 from query.api.problems import Problem, answer_errors, problem
-from query.question import MAX_QUESTION_CHARS, Question
+from query.question import MAX_NEIGHBOURS, MAX_QUESTION_CHARS, Question
 from query.recall import Answer, Recaller
 from query.recency import Recency
+from query.recent import parse_recent
 from workers.stores.scope import Scope
 
 RECALL_THREADS = 4
@@ -49,6 +50,8 @@ class RecallRequest(BaseModel):
     tags: Names = ()
     sources: Names = ()
     exclude_sessions: Names = ()
+    exclude_recent: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """SESSION:N, the N newest turns of a session."""
     since: Moment | None = None
     until: Moment | None = None
     k: int = Field(5, ge=1, le=MAX_WIDE)
@@ -59,6 +62,8 @@ class RecallRequest(BaseModel):
     min_score: float | None = Field(None, ge=0, le=1)
     recency_weight: float | None = Field(None, ge=0, le=1)
     half_life_days: float | None = Field(None, gt=0)
+    neighbours: int | None = Field(None, ge=0, le=MAX_NEIGHBOURS)
+    fold: bool = True
 
     def question(self, settings: Settings) -> Question:
         """The same question for the recaller. Raises `UsageError` when its parts do not fit together."""
@@ -73,18 +78,20 @@ class RecallRequest(BaseModel):
             since=self.since,
             until=self.until,
         )
-        wide = self.wide or max(settings.wide, self.k)
         weight = settings.recency_weight if self.recency_weight is None else self.recency_weight
         return Question(
             self.query,
             scope,
-            self.k,
-            wide,
-            self.deadline_ms or settings.deadline_ms,
-            self.explain,
-            Recency(weight, self.half_life_days or settings.half_life_days),
-            settings.min_score if self.min_score is None else self.min_score,
-            self.as_of,
+            k=self.k,
+            wide=self.wide or max(settings.wide, self.k),
+            deadline_ms=self.deadline_ms or settings.deadline_ms,
+            explain=self.explain,
+            recency=Recency(weight, self.half_life_days or settings.half_life_days),
+            min_score=settings.min_score if self.min_score is None else self.min_score,
+            as_of=self.as_of,
+            neighbours=settings.neighbours if self.neighbours is None else self.neighbours,
+            fold=self.fold,
+            exclude_recent=parse_recent(self.exclude_recent),
         )
 
 

@@ -73,7 +73,9 @@ def _answer(terminal: Terminal, settings: Settings, labelled: LabelledSet) -> li
     with terminal.progress() as bar:
         for question in bar.track(labelled.questions, description="asking"):
             scope = Scope(tenant=question.tenant, sessions=question.sessions)
-            answers.append(recaller.recall(Question(question.query, scope, RANKS, RANKS, settings.deadline_ms)))
+            # Labels name turns, not what they say, so a turn that says the same as another is ranked by itself.
+            asked = Question(question.query, scope, RANKS, RANKS, settings.deadline_ms, fold=False)
+            answers.append(recaller.recall(asked))
     return answers
 
 

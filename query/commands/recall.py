@@ -19,12 +19,16 @@ from query.json_lines import read_rows
 from query.question import Question
 from query.recall import Answer, Recaller
 from query.recency import Recency
+from query.recent import Recent, parse_recent
 from workers.stores.placed_turns import Place
 from workers.stores.scope import Scope
 
-LINE_LISTS = ("sessions", "agents", "roles", "tags", "sources", "exclude_sessions")
+LINE_LISTS = ("sessions", "agents", "roles", "tags", "sources", "exclude_sessions", "exclude_recent")
 LINE_FILTERS = ("tenant", "since", "until", "as_of", *LINE_LISTS)
 """Filters that a line of --queries may name; its other fields, such as evidence, are not looked at."""
+LINE_FIELDS = ("hits", "degraded")
+AROUND_FIELDS = ("around", "context")
+"""Parts of an answer that a line of --queries gets, and what it gets with --neighbours as well."""
 NEARLY = 0.75
 """Likeness from which a field is taken for a misspelt filter: role, tag, session, exclude_session."""
 
@@ -42,6 +46,7 @@ NEARLY = 0.75
 @click.option("--tenant", help="Whose memory to search. Required with QUERY.")
 @click.option("--session", "sessions", multiple=True, help="Only these sessions.")
 @click.option("--exclude-session", "exclude_sessions", multiple=True, help="None of these sessions.")
+@click.option("--exclude-recent", multiple=True, metavar="SESSION:N", help="Not the N newest turns of a session.")
 @click.option("--agent", "agents", multiple=True, help="Only these agents' turns.")
 @click.option("--role", "roles", multiple=True, type=click.Choice(get_args(Role)), help="Only these roles.")
 @click.option("--tag", "tags", multiple=True, help="Only turns with one of these tags.")
@@ -59,6 +64,8 @@ NEARLY = 0.75
 @click.option(
     "--deadline-ms", type=click.IntRange(min=1), help="Time for one answer; reranking stops early to meet it."
 )
+@click.option("--neighbours", type=click.IntRange(0, 10), help="Turns to show before and after each hit.")
+@click.option("--no-fold", is_flag=True, help="Return near-duplicates as hits of their own.")
 @click.option("--explain", is_flag=True, help="Show how each hit got its score.")
 @click.option("--why", metavar="SESSION:TURN", help="Say what became of this turn: why it is no hit.")
 def recall(
@@ -67,8 +74,10 @@ def recall(
     queries: Path | None,
     k: int,
     explain: bool,
+    no_fold: bool,
     as_of: str | None,
     why: str | None,
+    exclude_recent: tuple[str, ...],
     **filters: Any,
 ) -> int:
     """Recall the turns that answer QUERY, within one tenant, with a block of context for a prompt.
@@ -85,22 +94,22 @@ def recall(
         "explain": explain,
         "min_score": settings.min_score,
         "recency": Recency(settings.recency_weight, settings.half_life_days),
+        "neighbours": settings.neighbours,
+        "fold": not no_fold,
     }
     if queries is not None:
-        given = sorted(name for name, value in {**filters, "as_of": as_of, "why": why}.items() if value)
+        others = {"as_of": as_of, "why": why, "exclude_recent": exclude_recent}
+        given = sorted(name for name, value in {**filters, **others}.items() if value)
         if given:
             raise UsageError(
                 f"recall --queries: {', '.join(given)} cannot be given here; each line names its own scope"
             )
-        questions = list(read_questions(queries))
-        recaller = Recaller.open(settings)
-        for query_id, asked in questions:
-            answer = recaller.recall(replace(asked, **sizes))
-            terminal.emit({"query_id": query_id, "hits": answer.as_json()["hits"], "degraded": answer.degraded})
+        answer_file(terminal, queries, sizes)
         return DONE
     if not filters["tenant"]:
         raise UsageError("recall: --tenant is missing; it names whose memory to search")
-    question = Question(query or "", scope_of(**filters), **sizes, as_of=moment("as-of", as_of), why=place_of(why))
+    moments: dict[str, Any] = {"as_of": moment("as-of", as_of), "exclude_recent": parse_recent(exclude_recent)}
+    question = Question(query or "", scope_of(**filters), **sizes, **moments, why=place_of(why))
     recaller = Recaller.open(settings)
     answer = recaller.recall(question)
     if terminal.json:
@@ -108,6 +117,16 @@ def recall(
     else:
         show(terminal, answer)
     return DONE
+
+
+def answer_file(terminal: Terminal, queries: Path, sizes: dict[str, Any]) -> None:
+    """One line for each question of the file, once all of them are known to be askable."""
+    questions = list(read_questions(queries))
+    recaller = Recaller.open(terminal.settings)
+    kept = LINE_FIELDS + (AROUND_FIELDS if sizes["neighbours"] else ())
+    for query_id, asked in questions:
+        answer = recaller.recall(replace(asked, **sizes)).as_json()
+        terminal.emit({"query_id": query_id, **{name: answer[name] for name in kept}})
 
 
 def scope_of(*, since: str | None, until: str | None, **filters: Any) -> Scope:
@@ -130,8 +149,9 @@ def read_questions(path: Path) -> Iterator[tuple[str, Question]]:
     for number, row in read_rows(path):
         try:
             query_id, query = row["query_id"], row["query"]
-            scope = _scope_of_line(row)
-            question = Question(query, scope, as_of=moment("as-of", _time_of_line(row, "as_of")))
+            scope, recent = _scope_of_line(row)
+            as_of = moment("as-of", _time_of_line(row, "as_of"))
+            question = Question(query, scope, as_of=as_of, exclude_recent=recent)
         except KeyError as error:
             raise UsageError(f"{path}, line {number}: {error.args[0]} is missing") from None
         except UsageError as error:
@@ -139,8 +159,11 @@ def read_questions(path: Path) -> Iterator[tuple[str, Question]]:
         yield str(query_id), question
 
 
-def _scope_of_line(row: dict[str, Any]) -> Scope:
-    """The scope that a line names. A field that is nearly a filter's name is refused: the answer would be too wide."""
+def _scope_of_line(row: dict[str, Any]) -> tuple[Scope, tuple[Recent, ...]]:
+    """The scope that a line names, and what is too recent for it.
+
+    A field that is nearly a filter's name is refused: the answer would be too wide.
+    """
     for name in row:
         near = difflib.get_close_matches(name, LINE_FILTERS, n=1, cutoff=NEARLY)
         if near and name not in LINE_FILTERS:
@@ -154,7 +177,8 @@ def _scope_of_line(row: dict[str, Any]) -> Scope:
         if not isinstance(values, (list, tuple)) or not all(isinstance(value, str) for value in values):
             raise UsageError(f"{name}: a list of strings is due, got {values!r}")
         lists[name] = tuple(values)
-    return scope_of(tenant=row["tenant"], since=times["since"], until=times["until"], **lists)
+    recent = parse_recent(lists.pop("exclude_recent"))
+    return scope_of(tenant=row["tenant"], since=times["since"], until=times["until"], **lists), recent
 
 
 def _time_of_line(row: dict[str, Any], name: str) -> str | None:
@@ -174,6 +198,8 @@ def show(terminal: Terminal, answer: Answer) -> None:
         when = hit.created_at.strftime("%Y-%m-%d %H:%M") if hit.created_at else ""
         where = plain(f"{hit.session_id} turn {hit.turn_index}")
         table.add_row(str(number), f"{hit.score:.3f}", plain(hit.speaker or hit.role), when, where, plain(hit.content))
+        if hit.also:
+            table.add_row("", "", "", "", "", plain(f"the same in {', '.join(hit.also)}"), style="dim")
         if hit.explain:
             table.add_row("", "", "", "", "", _parts(hit.explain), style="dim")
     if answer.hits:

@@ -189,6 +189,7 @@ MOMENTS = st.none() | st.integers(0, 3).map(lambda second: datetime.fromtimestam
     tags=few(ODD),
     sources=few(["push", "o'brien"]),
     exclude_sessions=few(ODD[:6]),
+    before_turns=st.lists(st.tuples(st.sampled_from(ODD[:6]), st.integers(0, 400)), max_size=3).map(tuple),
     since=MOMENTS,
 )
 def test_a_search_sees_exactly_what_is_in_scope(
@@ -204,7 +205,9 @@ def test_a_search_sees_exactly_what_is_in_scope(
 
 def as_turn(item: VectorRow) -> ScopedTurn:
     return ScopedTurn(
-        item.tenant, item.session_id, item.agent_id, item.role, item.source, item.tags, item.created_at_us
+        *(item.tenant, item.session_id, item.agent_id, item.role, item.source, item.tags),
+        created_at_us=item.created_at_us,
+        turn_index=item.turn_index,
     )
 
 

@@ -153,7 +153,7 @@ def test_the_answer_names_its_models_shows_a_context_block_and_explains(running:
     result = running.run("recall", "ferry", "--tenant", "explain", "--explain", "--json")
     answer = result.json
     assert (answer["embedder"], answer["reranker"], answer["degraded"]) == ("hashing-v1", None, [])
-    assert "user (Ada), time unknown, session s1 turn 0\nthe ferry leaves at seven" in answer["context"]
+    assert "user (Ada), time unknown, session s1:0\nthe ferry leaves at seven" in answer["context"]
     assert {"candidates", "fusion", "rerank", "context", "total"} <= set(answer["timings_ms"])
     (hit,) = answer["hits"]
     assert set(hit["explain"]) == {"dense", "lexical", "length"}

@@ -76,7 +76,9 @@ def test_a_filter_that_leaves_ten_turns_returns_all_ten(tmp_path: Path) -> None:
     keep_indexes_of(active, memory.vectors, memory.catalog, settings)
     scans = [
         ScopedTurn(
-            one.tenant, one.session_id, one.agent_id, one.role, one.source, one.tags, utc_microseconds(one.created_at)
+            *(one.tenant, one.session_id, one.agent_id, one.role, one.source, one.tags),
+            created_at_us=utc_microseconds(one.created_at),
+            turn_index=one.turn_index,
         )
         for one in stored
     ]

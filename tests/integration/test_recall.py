@@ -230,13 +230,15 @@ def test_recall_returns_exactly_what_a_plain_scan_of_the_scope_selects(
     memory, events = crowd
     scope = Scope(**filters)
     expected = {event.turn_index for event in events if in_scope(scoped(event), scope)}
-    answer = memory.ask("heron", scope, k=300, wide=300)
+    answer = memory.ask("heron", scope, k=300, wide=300, fold=False)
     assert {hit.turn_index for hit in answer.hits} == expected
     assert {hit.tenant for hit in answer.hits} <= {scope.tenant}
 
 
 def scoped(event: TurnEvent) -> ScopedTurn:
-    return ScopedTurn(event.tenant, event.session_id, event.agent_id, event.role, event.source, event.tags, None)
+    return ScopedTurn(
+        *(event.tenant, event.session_id, event.agent_id, event.role, event.source, event.tags, None, event.turn_index)
+    )
 
 
 def test_a_scope_with_few_turns_among_many_still_fills_its_k(settings: Settings) -> None:

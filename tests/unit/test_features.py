@@ -13,7 +13,7 @@ from workers.stores.catalog import StoredChunk
 from workers.stores.placed_turns import PlacedTurn
 from workers.stores.scope import ScopedTurn
 
-TURN = ScopedTurn("t", "s", None, "user", "push", (), None)
+TURN = ScopedTurn("t", "s", None, "user", "push", (), None, 0)
 
 
 def chunk(turn: int, text: str, part: int = 0, role: str = "user", chars: int | None = None) -> StoredChunk:

@@ -44,16 +44,19 @@ def test_no_value_matches_nothing_and_repeats_count_once(values: list[str], expe
 @given(
     tenant=st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20),
     names=st.lists(st.text(st.characters(exclude_categories=("Cs",)), max_size=10), max_size=3),
+    index=st.integers(0, 2**62),
 )
-def test_no_value_of_a_scope_reaches_the_filter_outside_a_literal(tenant: str, names: list[str]) -> None:
+def test_no_value_of_a_scope_reaches_the_filter_outside_a_literal(tenant: str, names: list[str], index: int) -> None:
     few = tuple(names)
-    scope = Scope(tenant, sessions=few, agents=few, tags=few, sources=few, exclude_sessions=few)
+    bounds = tuple((name, index) for name in names)
+    scope = Scope(tenant, sessions=few, agents=few, tags=few, sources=few, exclude_sessions=few, before_turns=bounds)
     outside = LITERAL.sub("?", scope_filter(scope))
     assert set(re.findall(r"[A-Za-z_]+", outside)) <= {
-        *("tenant", "session_id", "agent_id", "source", "tags"),
+        *("tenant", "session_id", "agent_id", "source", "tags", "turn_index"),
         *("AND", "NOT", "IN", "array_has_any", "make_array"),
     }
     assert outside.startswith("tenant = ?")
+    assert outside.count(f"NOT (session_id = ? AND turn_index >= {index})") == len(names)
 
 
 def test_times_are_a_half_open_range_of_microseconds() -> None:

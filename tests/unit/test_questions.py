@@ -12,6 +12,7 @@ import pytest
 from producers.errors import UsageError
 from query.commands.recall import place_of, read_questions
 from query.question import Question
+from query.recent import Recent
 
 GOOD: dict[str, Any] = {"query_id": "q1", "query": "which port?", "tenant": "t"}
 
@@ -33,6 +34,7 @@ def test_a_line_can_name_every_filter_and_other_fields_are_not_looked_at(tmp_pat
         "since": "2026-01-01",
         "until": "2026-02-01T00:00:00+08:00",
         "as_of": "2026-01-15",
+        "exclude_recent": ["a:b:20", "live:1"],
     }
     ((query_id, question),) = read(tmp_path, json.dumps(GOOD | filters | {"evidence": [], "category": "c"}))
     scope = question.scope
@@ -41,6 +43,7 @@ def test_a_line_can_name_every_filter_and_other_fields_are_not_looked_at(tmp_pat
     assert (scope.tags, scope.sources, scope.exclude_sessions) == (("x",), ("push",), ("e",))
     assert scope.since is not None
     assert scope.until is not None
+    assert question.exclude_recent == (Recent("a:b", 20), Recent("live", 1))
     assert question.as_of is not None
     assert question.seen.until == question.as_of + timedelta(microseconds=1)
 
@@ -50,6 +53,14 @@ def test_a_line_can_name_every_filter_and_other_fields_are_not_looked_at(tmp_pat
     [
         ({"role": ["user"]}, "role: unknown field; did you mean roles?"),
         ({"session": "s"}, "session: unknown field; did you mean sessions?"),
+        ({"exclude_recent": "s:1"}, "exclude_recent: a list of strings is due, got 's:1'"),
+        ({"exclude_recent": ["s"]}, "exclude_recent 's': SESSION:N is due, such as deploy-7:20"),
+        ({"exclude_recent": ["s:1"] * 101}, "exclude_recent: 101 sessions, over the limit of 100"),
+        ({"exclude_recent": [":3"]}, "SESSION:N is due"),
+        ({"exclude_recent": ["s:-3"]}, "SESSION:N is due"),
+        ({"exclude_recent": ["s:٣"]}, "SESSION:N is due"),
+        ({"exclude_recent": ["s:0"]}, "N must be from 1 to 1,000,000; to leave out all of a session"),
+        ({"exclude_recent": ["s:" + "9" * 5000]}, "N must be from 1 to 1,000,000"),
         ({"exclude_session": ["s"]}, "did you mean exclude_sessions?"),
         ({"sessions": [1]}, "sessions: a list of strings is due, got [1]"),
         ({"sessions": "s"}, "sessions: a list of strings is due, got 's'"),

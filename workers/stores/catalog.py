@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from workers.stores.engine import open_engine, reading, scrub, snapshot, write_t
 from workers.stores.imports import Imports
 from workers.stores.locks import StoreLocks
 from workers.stores.maintenance_runs import MaintenanceRuns
-from workers.stores.placed_turns import Place, PlacedTurn, placed_turns
+from workers.stores.placed_turns import Place, PlacedTurn, nth_newest, placed_turns
 from workers.stores.probes import Probes
 from workers.stores.retention import Retention
 from workers.stores.scope import Scope, ScopedTurn, in_scope
@@ -144,6 +144,14 @@ class Catalog:
         with reading(self._engine) as connection:
             return placed_turns(connection, places, scope, chars)
 
+    def newest_hidden(self, scope: Scope, newest: Sequence[tuple[str, int]]) -> Scope:
+        """`scope` without the N newest turns, by index, of each (session_id, N), and without any that comes later."""
+        if not newest:
+            return scope
+        with reading(self._engine) as connection:
+            bounds = [(session, nth_newest(connection, scope.tenant, session, number)) for session, number in newest]
+        return replace(scope, before_turns=(*scope.before_turns, *bounds))
+
     def chunks_of(self, turn_keys: Sequence[str], space: Space) -> dict[str, list[str]]:
         """The vector ids of each turn's chunks in the space; a turn that has none is left out."""
         found: dict[str, list[str]] = {}
@@ -198,6 +206,7 @@ def _stored_chunk(row: RowMapping) -> StoredChunk:
         source=row["source"],
         tags=tuple(json.loads(row["tags"])),
         created_at_us=row["created_at_us"],
+        turn_index=row["turn_index"],
     )
     return StoredChunk(
         vector_id=row["vector_id"],

@@ -54,6 +54,8 @@ def scope_filter(scope: Scope) -> str:
         clauses.append(f"array_has_any(tags, make_array({', '.join(map(quoted, scope.tags))}))")
     if scope.exclude_sessions:
         clauses.append(f"NOT ({any_of('session_id', scope.exclude_sessions)})")
+    for session, index in scope.before_turns:
+        clauses.append(f"NOT ({any_of('session_id', [session])} AND turn_index >= {index:d})")
     if scope.since_us is not None:
         clauses.append(f"created_at_us >= {scope.since_us}")
     if scope.until_us is not None:

@@ -53,6 +53,13 @@ def placed_turns(connection: Connection, places: Collection[Place], scope: Scope
     return sorted((one for one in found if in_scope(one.turn, scope)), key=lambda one: (one.place, one.turn_key))
 
 
+def nth_newest(connection: Connection, tenant: str, session: str, number: int) -> int:
+    """The index of the session's turn that is the `number`th from its end; 0 when it has fewer."""
+    query = sa.select(turns.c.turn_index).where(turns.c.tenant == tenant, turns.c.session_id == session)
+    found = connection.execute(query.order_by(turns.c.turn_index.desc()).offset(number - 1).limit(1)).scalar()
+    return 0 if found is None else int(found)
+
+
 def _placed(row: RowMapping) -> PlacedTurn:
     turn = ScopedTurn(
         tenant=row["tenant"],
@@ -62,5 +69,6 @@ def _placed(row: RowMapping) -> PlacedTurn:
         source=row["source"],
         tags=tuple(json.loads(row["tags"])),
         created_at_us=row["created_at_us"],
+        turn_index=row["turn_index"],
     )
     return PlacedTurn(row["turn_key"], turn, row["turn_index"], row["speaker"], row["text"], row["chars"])

@@ -31,6 +31,8 @@ class Scope:
     """Turns said at or after this moment; a turn without a time is left out."""
     until: datetime | None = None
     """Turns said before this moment; a turn without a time is left out."""
+    before_turns: tuple[tuple[str, int], ...] = ()
+    """(session_id, turn_index): of that session only turns below the index. `Catalog.newest_hidden` makes them."""
 
     def __post_init__(self) -> None:
         if not self.tenant:
@@ -66,6 +68,7 @@ class ScopedTurn:
     source: str
     tags: tuple[str, ...]
     created_at_us: int | None
+    turn_index: int
 
 
 def in_scope(turn: ScopedTurn, scope: Scope) -> bool:
@@ -78,6 +81,7 @@ def in_scope(turn: ScopedTurn, scope: Scope) -> bool:
         and _any_of(turn.source, scope.sources)
         and (not scope.tags or any(tag in scope.tags for tag in turn.tags))
         and turn.session_id not in scope.exclude_sessions
+        and not any(turn.session_id == session and turn.turn_index >= index for session, index in scope.before_turns)
         and (scope.since_us is None or (turn.created_at_us is not None and turn.created_at_us >= scope.since_us))
         and (scope.until_us is None or (turn.created_at_us is not None and turn.created_at_us < scope.until_us))
     )
