@@ -17,13 +17,13 @@ from typing import Any
 
 from producers.errors import NotReady, ScopeRecallError, UsageError
 from producers.events import from_utc_microseconds
-from producers.scripts import foreign_scripts
 from producers.settings import Settings
 from query.candidates import CandidateSearch, Pool
 from query.context import context_block
 from query.current import CurrentModels
 from query.features import features_of
 from query.models import Models
+from query.passages import passages_of
 from query.ranking import Ranked, blend, first_stage, weights_for
 from query.recency import NO_RECENCY, Recency, by_recency
 from query.why import Run, Why, why
@@ -155,7 +155,7 @@ class Recaller:
         loading = Stopwatch(0)
         with loading.stage("load"):
             models = self._current.models()
-            models.load()
+            models.load(question.text)
         search = CandidateSearch(self._catalog, self._vectors, models.space, models.embedder)
         # Loading is paid once by a process, so it is not taken out of the question's time.
         clock = Stopwatch(question.deadline_ms / 1000)
@@ -195,18 +195,11 @@ class Recaller:
         if not ranked:
             return ranked, None
         try:
-            reranker = models.reranker()
+            reranker = models.reranker(question.text)
             if reranker is None:
                 return ranked, None
-            foreign = foreign_scripts(question.text, reranker.scripts)
-            if foreign:
-                pool.degraded.append(
-                    f"rerank: {reranker.name} does not speak the question's script ({', '.join(foreign)}); "
-                    "the fused order is kept"
-                )
-                return ranked, None
-            texts = [pool.chunks[one.id].text for one in ranked]
-            scores = reranker.rerank(question.text, texts, deadline=clock.deadline - DEADLINE_RESERVE).scores
+            passages = passages_of([pool.chunks[one.id] for one in ranked])
+            scores = reranker.rerank(question.text, passages, deadline=clock.deadline - DEADLINE_RESERVE).scores
         except ScopeRecallError as error:
             pool.degraded.append(f"rerank: {error}; the fused order is kept")
             return ranked, None

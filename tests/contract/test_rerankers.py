@@ -19,6 +19,7 @@ from query.reranking.http import HttpReranker
 from query.reranking.late_interaction import LateInteraction
 from query.reranking.port import Reranker
 from query.reranking.registry import load_reranker
+from rerank_passages import passages
 
 pytestmark = pytest.mark.contract
 
@@ -108,7 +109,7 @@ TEXTS = ["copper garden", "violin lemon", "rocket pencil", "winter harbour"]
 
 @pytest.mark.parametrize("word", ["violin", "garden", "pencil", "harbour"])
 def test_the_text_that_holds_the_answer_scores_highest(reranker: Reranker, word: str) -> None:
-    scores = reranker.rerank(word, TEXTS).scores
+    scores = reranker.rerank(word, passages(TEXTS)).scores
     assert len(scores) == len(TEXTS)
     best = max(range(len(TEXTS)), key=lambda index: scores[index] or 0.0)
     assert word in TEXTS[best]
@@ -116,17 +117,17 @@ def test_the_text_that_holds_the_answer_scores_highest(reranker: Reranker, word:
 
 def test_scores_belong_to_their_texts_whatever_the_order_and_length(reranker: Reranker) -> None:
     texts = [*TEXTS, "lemon", "copper copper copper winter winter rocket garden", ""]
-    scores = dict(zip(texts, reranker.rerank("copper", texts).scores, strict=True))
-    turned = dict(zip(texts[::-1], reranker.rerank("copper", texts[::-1]).scores, strict=True))
+    scores = dict(zip(texts, reranker.rerank("copper", passages(texts)).scores, strict=True))
+    turned = dict(zip(texts[::-1], reranker.rerank("copper", passages(texts[::-1])).scores, strict=True))
     assert scores == pytest.approx(turned, abs=2e-3)
 
 
 def test_the_same_call_gives_the_same_scores(reranker: Reranker) -> None:
-    assert reranker.rerank("lemon", TEXTS).scores == reranker.rerank("lemon", TEXTS).scores
+    assert reranker.rerank("lemon", passages(TEXTS)).scores == reranker.rerank("lemon", passages(TEXTS)).scores
 
 
 def test_characters_that_no_model_reads_change_nothing_else(reranker: Reranker) -> None:
-    scores = reranker.rerank("violin \ud800", ["copper\x00garden", "violin \udfff lemon", "\ud800"]).scores
+    scores = reranker.rerank("violin \ud800", passages(["copper\x00garden", "violin \udfff lemon", "\ud800"])).scores
     assert len(scores) == 3
     assert scores[1] == max(score for score in scores if score is not None)
 
@@ -137,21 +138,23 @@ def test_no_texts_give_no_scores(reranker: Reranker) -> None:
 
 def test_a_deadline_in_the_past_reaches_nothing_and_returns_at_once(reranker: Reranker) -> None:
     began = time.monotonic()
-    scores = reranker.rerank("lemon", [f"winter {number}" for number in range(500)], deadline=began - 1).scores
+    scores = reranker.rerank(
+        "lemon", passages([f"winter {number}" for number in range(500)]), deadline=began - 1
+    ).scores
     assert scores == [None] * 500
     assert time.monotonic() - began < 1.0
 
 
 def test_a_distant_deadline_reaches_everything(reranker: Reranker) -> None:
-    scores = reranker.rerank("lemon", TEXTS, deadline=time.monotonic() + 60).scores
+    scores = reranker.rerank("lemon", passages(TEXTS), deadline=time.monotonic() + 60).scores
     assert None not in scores
 
 
 def test_concurrent_callers_get_the_scores_of_a_single_one(reranker: Reranker) -> None:
     queries = ["lemon", "violin", "copper", "winter"] * 4
-    alone = [reranker.rerank(query, TEXTS).scores for query in queries]
+    alone = [reranker.rerank(query, passages(TEXTS)).scores for query in queries]
     with ThreadPoolExecutor(4) as threads:
-        together = list(threads.map(lambda query: reranker.rerank(query, TEXTS).scores, queries))
+        together = list(threads.map(lambda query: reranker.rerank(query, passages(TEXTS)).scores, queries))
     assert together == alone
 
 
@@ -163,7 +166,7 @@ def test_the_cross_encoder_scores_as_flagembedding_does(bge: FlagCrossEncoder, t
 
     reference = FlagReranker(str(tiny_model), devices="cpu", max_length=32)
     texts = [*TEXTS, "winter " * 60, "lemon"]
-    assert bge.rerank("winter", texts).scores == pytest.approx(
+    assert bge.rerank("winter", passages(texts)).scores == pytest.approx(
         reference.compute_score([("winter", text) for text in texts]), abs=1e-4
     )
 
@@ -187,7 +190,7 @@ def test_a_folder_without_a_model_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_loading_and_scoring_print_nothing(tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    FlagCrossEncoder(str(tiny_model), Settings()).rerank("lemon", TEXTS * 20)
+    FlagCrossEncoder(str(tiny_model), Settings()).rerank("lemon", passages(TEXTS * 20))
     printed = capfd.readouterr()
     assert printed.out + printed.err == ""
 
@@ -202,19 +205,19 @@ def test_late_interaction_prefers_what_answers_over_what_repeats(late_interactio
         "The spare key to the flat is under the blue flower pot.",
         "Where did I leave the car?",
     ]
-    scores = late_interaction.rerank("where is the spare key hidden?", texts).scores
+    scores = late_interaction.rerank("where is the spare key hidden?", passages(texts)).scores
     assert max(range(3), key=lambda index: scores[index] or 0.0) == 1
     assert all(score is not None and -1 <= score <= 1 for score in scores)
 
 
 @pytest.mark.models
 def test_late_interaction_reaches_cached_texts_when_there_is_no_time_to_encode() -> None:
-    reranker = load_reranker("auto", Settings())
+    reranker = load_reranker("late-interaction", Settings())
     assert isinstance(reranker, LateInteraction)
     known = [f"winter {word}" for word in WORDS]
-    reranker.rerank("lemon", known)
+    reranker.rerank("lemon", passages(known))
     reranker._pace.record(1, 1e9)  # from here on no pass fits
-    scores = reranker.rerank("lemon", [*known, "never seen", known[0]], deadline=time.monotonic() + 5).scores
+    scores = reranker.rerank("lemon", passages([*known, "never seen", known[0]]), deadline=time.monotonic() + 5).scores
     assert None not in scores[: len(known)]
     assert scores[len(known) :] == [None, None]
 
@@ -222,5 +225,5 @@ def test_late_interaction_reaches_cached_texts_when_there_is_no_time_to_encode()
 @pytest.mark.models
 def test_late_interaction_scores_punctuation_and_empty_queries(late_interaction: Reranker) -> None:
     for query in ("???", "", " "):
-        scores = late_interaction.rerank(query, ["really???", ""]).scores
+        scores = late_interaction.rerank(query, passages(["really???", ""])).scores
         assert all(score is not None and -1 <= score <= 1 for score in scores)

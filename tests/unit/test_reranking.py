@@ -15,9 +15,10 @@ from producers.errors import ModelError, SettingsError
 from producers.settings import Settings
 from query.reranking import bge, pacing
 from query.reranking.http import HttpReranker
-from query.reranking.late_interaction import Tokens, VectorCache, idf
+from query.reranking.late_interaction import idf
 from query.reranking.pacing import PASS_TOKENS, Pace, best_reached, run_in_time
 from query.reranking.registry import load_reranker
+from query.reranking.token_cache import Tokens, VectorCache
 
 
 class Clock:
