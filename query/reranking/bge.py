@@ -8,6 +8,7 @@ which under a deadline is half of the time. A contract test holds the two to the
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,7 +54,7 @@ class FlagCrossEncoder:
     def rerank(self, query: str, passages: Sequence[Passage], *, deadline: float | None = None) -> Reranked:
         """Logits of (query, text), pairs cut at the model's own limit. Raises `ModelError` when a pass fails."""
         scores: list[float | None] = [None] * len(passages)
-        if not passages:
+        if not passages or (deadline is not None and time.monotonic() >= deadline):
             return Reranked(scores)
         with self._tokenizer_lock:
             pairs = self._tokenizer(

@@ -114,11 +114,11 @@ class E5Tokens:
             batch = rows[first : first + 16]
             for row, vectors in zip(batch, self.hidden([one.ids for one in batch]), strict=True):
                 total += _unit(vectors[row.own]).sum(axis=0)
-        return total / max(1, sum(int(row.own.sum()) for row in rows))
+        return np.asarray(total / max(1, sum(int(row.own.sum()) for row in rows)), np.float32)
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6)
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6), np.float32)
 
 
 def ordinary_texts() -> list[str]:

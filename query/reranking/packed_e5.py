@@ -105,8 +105,9 @@ class _Cursor:
         self._at = at
 
     def take(self, layout: str) -> tuple[Any, ...]:
-        values = struct.unpack_from(f"<{layout}", self.data, self._at)
-        self._at += struct.calcsize(f"<{layout}")
+        size = struct.calcsize(f"<{layout}")
+        values = struct.unpack(f"<{layout}", self.data[self._at : self._at + size].tobytes())
+        self._at += size
         return values
 
     def array(self, kind: type[np.generic], count: int) -> NDArray[Any]:

@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from rerank_server import RerankServer, running_server
 
 from producers.errors import ModelError, RetryableError
 from producers.settings import Settings
 from query.reranking.http import HttpReranker
 from rerank_passages import passages
+from rerank_server import RerankServer, running_server
 
 pytestmark = pytest.mark.contract
 

