@@ -11,66 +11,30 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
-from producers.errors import NotReady, ScopeRecallError, UsageError
+from producers.errors import NotReady, ScopeRecallError
 from producers.events import from_utc_microseconds
 from producers.settings import Settings
 from query.candidates import CandidateSearch, Pool
+from query.confidence import confidence
 from query.context import context_block
 from query.current import CurrentModels
 from query.features import features_of
 from query.models import Models
 from query.passages import passages_of
+from query.question import Question
 from query.ranking import Ranked, blend, first_stage, weights_for
-from query.recency import NO_RECENCY, Recency, by_recency
+from query.recency import by_recency
 from query.why import Run, Why, why
 from query.words import WordCounts
 from workers.stores.catalog import Catalog, StoredChunk
-from workers.stores.placed_turns import Place
-from workers.stores.scope import Scope
 from workers.stores.vectors import VectorStore
 
-MAX_QUESTION_CHARS = 100_000
 DEADLINE_RESERVE = 0.02
 """Seconds kept back from reranking for the steps after it."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """One question with its scope and sizes."""
-
-    text: str
-    scope: Scope
-    k: int = 5
-    wide: int = 50
-    deadline_ms: int = 5000
-    explain: bool = False
-    recency: Recency = NO_RECENCY
-    as_of: datetime | None = None
-    """Answer as at this moment: nothing said later is seen, and ages count from it. None: now."""
-    why: Place | None = None
-    """(session_id, turn_index) of a turn to account for, whether it is a hit or not."""
-
-    def __post_init__(self) -> None:
-        if not self.text.strip():
-            raise UsageError("query: empty; ask something")
-        if len(self.text) > MAX_QUESTION_CHARS:
-            raise UsageError(f"query: {len(self.text):,} characters, over the limit of {MAX_QUESTION_CHARS:,}")
-        if not 1 <= self.k <= self.wide:
-            raise UsageError(f"k = {self.k}: must be from 1 to the wide pass of {self.wide}; raise --wide for more")
-        if self.as_of is not None and self.as_of.tzinfo is None:
-            raise UsageError(f"as_of: {self.as_of.isoformat()} has no time zone; add an offset, such as Z or +08:00")
-
-    @property
-    def seen(self) -> Scope:
-        """The scope, without what was said after `as_of`."""
-        if self.as_of is None:
-            return self.scope
-        until = self.as_of + timedelta(microseconds=1)  # what was said at that moment is seen; `until` leaves it out
-        return replace(self.scope, until=until if self.scope.until is None else min(until, self.scope.until))
 
 
 @dataclass(frozen=True)
@@ -96,6 +60,8 @@ class Hit:
     language: str | None
     score: float
     """Comparable within one answer only."""
+    confidence: float | None
+    """0 to 1, how sure it is that the turn answers; comparable between answers. None: no model says."""
     vector_id: str
     explain: dict[str, Any] | None = None
 
@@ -161,19 +127,27 @@ class Recaller:
         clock = Stopwatch(question.deadline_ms / 1000)
         with clock.stage("candidates"):
             pool = search.gather(question.text, question.seen, question.wide)
-        with clock.stage("ranking"):
+        with clock.stage("fusion"):
             first = first_stage(features_of(question.text, pool, self._words), weights_for(question.text))
             ranked = first[: question.wide]
         with clock.stage("rerank"):
             ranked, reranker = self._rerank(models, question, ranked, pool, clock)
         ranked = by_recency(ranked, _said(pool), question.recency, question.as_of or datetime.now(UTC))
         with clock.stage("context"):
-            top = ranked[: question.k]
-            hits = [hit_of(pool.chunks[one.id], one, explain=question.explain) for one in top]
+            sure = {one.turn: confidence(one, reranker, models.space.embedder) for one in ranked}
+            confident = [one for one in ranked if _reaches(sure[one.turn], question.min_score)]
+            if question.min_score and None in sure.values():
+                pool.degraded.append(
+                    f"min_score: neither {reranker or 'the reranker none'} nor {models.space.embedder} is calibrated, "
+                    "so no hit was left out for its confidence"
+                )
+            top = confident[: question.k]
+            hits = [hit_of(pool.chunks[one.id], one, sure[one.turn], explain=question.explain) for one in top]
             context = context_block(hits, self._settings.context_chars)
         accounts = []
         if question.why is not None:
-            run = Run(question.text, question.seen, question.wide, pool, first, ranked, [one.turn for one in top])
+            unsure = {turn: value for turn, value in sure.items() if not _reaches(value, question.min_score)}
+            run = Run(question, pool, first, ranked, [one.turn for one in top], unsure)
             accounts = why(question.why, run, self._catalog)
         clock.timings["total"] = clock.elapsed() * 1000
         clock.timings["load"] = loading.timings["load"]
@@ -237,7 +211,12 @@ def _said(pool: Pool) -> dict[str, datetime | None]:
     return {chunk.turn_key: from_utc_microseconds(chunk.turn.created_at_us) for chunk in pool.chunks.values()}
 
 
-def hit_of(chunk: StoredChunk, ranked: Ranked, *, explain: bool) -> Hit:
+def _reaches(confidence: float | None, least: float) -> bool:
+    """Whether a hit stays; what no model can say is not held against it."""
+    return confidence is None or confidence >= least
+
+
+def hit_of(chunk: StoredChunk, ranked: Ranked, sure: float | None, *, explain: bool) -> Hit:
     """A hit from a hydrated chunk and its place in the ranking."""
     turn = chunk.turn
     return Hit(
@@ -258,6 +237,7 @@ def hit_of(chunk: StoredChunk, ranked: Ranked, *, explain: bool) -> Hit:
         kind=chunk.kind,
         language=chunk.language,
         score=round(ranked.score, 6),
+        confidence=None if sure is None else round(sure, 4),
         vector_id=chunk.vector_id,
         explain={name: asdict(part) for name, part in ranked.parts.items()} if explain else None,
     )

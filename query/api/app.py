@@ -19,7 +19,8 @@ from producers.events import Identifier, Role
 from producers.settings import Settings
 from query.api.access import KEY_VARIABLE, key_matches
 from query.api.problems import Problem, answer_errors, problem
-from query.recall import MAX_QUESTION_CHARS, Answer, Question, Recaller
+from query.question import MAX_QUESTION_CHARS, Question
+from query.recall import Answer, Recaller
 from query.recency import Recency
 from workers.stores.scope import Scope
 
@@ -55,6 +56,7 @@ class RecallRequest(BaseModel):
     deadline_ms: int | None = Field(None, ge=1, le=MAX_DEADLINE_MS)
     explain: bool = False
     as_of: Moment | None = None
+    min_score: float | None = Field(None, ge=0, le=1)
     recency_weight: float | None = Field(None, ge=0, le=1)
     half_life_days: float | None = Field(None, gt=0)
 
@@ -81,6 +83,7 @@ class RecallRequest(BaseModel):
             self.deadline_ms or settings.deadline_ms,
             self.explain,
             Recency(weight, self.half_life_days or settings.half_life_days),
+            settings.min_score if self.min_score is None else self.min_score,
             self.as_of,
         )
 

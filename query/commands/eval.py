@@ -16,7 +16,8 @@ from producers.settings import Settings
 from producers.terminal import DONE, Terminal, command, examples
 from query.labelled import LabelledQuestion, LabelledSet, read_labelled_set
 from query.metrics import Evaluation, evaluate
-from query.recall import Answer, Question, Recaller
+from query.question import Question
+from query.recall import Answer, Recaller
 from query.scratch import push_and_drain, running_system, scratch_settings
 from workers.status import gather_status
 from workers.stores.scope import Scope

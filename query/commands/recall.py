@@ -16,7 +16,8 @@ from producers.errors import UsageError
 from producers.events import Role
 from producers.terminal import DONE, Terminal, command, examples, moment, plain
 from query.json_lines import read_rows
-from query.recall import Answer, Question, Recaller
+from query.question import Question
+from query.recall import Answer, Recaller
 from query.recency import Recency
 from workers.stores.placed_turns import Place
 from workers.stores.scope import Scope
@@ -47,6 +48,7 @@ NEARLY = 0.75
 @click.option("--source", "sources", multiple=True, help="Only turns from these sources.")
 @click.option("--since", help="Only turns said at or after this time: 2026-01-31 (UTC) or 2026-01-31T09:00:00+08:00.")
 @click.option("--until", help="Only turns said before this time.")
+@click.option("--min-score", type=click.FloatRange(0, 1), help="Leave out what is less sure to answer; 0.05 to 0.2.")
 @click.option("--as-of", help="Answer as at this time: nothing said later is seen, ages count from it.")
 @click.option("--recency-weight", type=click.FloatRange(0, 1), help="How much being recent counts; 0.3 is usual.")
 @click.option("--half-life", "half_life_days", type=float, help="Days after which being recent counts half.")
@@ -81,6 +83,7 @@ def recall(
         "wide": max(settings.wide, k),
         "deadline_ms": settings.deadline_ms,
         "explain": explain,
+        "min_score": settings.min_score,
         "recency": Recency(settings.recency_weight, settings.half_life_days),
     }
     if queries is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from memory import Memory, contents, turn
 from producers.errors import UsageError
-from producers.settings import Settings
+from producers.settings import Settings, load_settings
 from query.recency import Recency
 from workers.stores.scope import Scope
 
@@ -85,11 +86,34 @@ def test_why_tells_the_step_at_which_a_turn_fell_out(memory: Memory) -> None:
     assert "forgotten" in verdict(("birds", 6))[1]
     filtered = verdict(("birds", 7), scope=Scope("t", sessions=("s1",), roles=("assistant",)))
     assert filtered == ("filtered", "left out by sessions, roles")
-    below = verdict(("x", 8), k=1)
-    assert below[0] in ("below the cut", "outside the wide pass")
+    assert verdict(("x", 8), k=1)[0] in ("below the cut", "outside the wide pass")
     told = memory.ask("heron at the weir", why=("s9", 9), wide=5).why[0]
     assert told.verdict in ("outside the wide pass", "no candidate")
     assert "raise wide" in told.reason
     assert verdict(("birds", 7), as_of=NOW) == ("filtered", "left out by until or as_of")
     assert memory.ask("heron").as_json().keys().isdisjoint({"why"})
     assert memory.ask("heron", why=("birds", 7)).as_json()["why"][0]["parts"]["dense"]["rank"] == 1
+
+
+@pytest.mark.models
+def test_min_score_leaves_out_what_does_not_answer_and_says_when_it_cannot_tell(memory: Memory, tmp_path: Path) -> None:
+    english = Memory(load_settings(data_dir=tmp_path / "english", embedder="minilm", reranker="auto"))
+    english.store(
+        turn("My sister's wedding is on the ninth of May in Lisbon.", 0),
+        turn("The proxy listens on port 8443 since the move to TLS.", 1, session_id="ops"),
+    )
+    answer = english.ask("which port does the proxy listen on?", min_score=0.15)
+    assert contents(answer) == ["The proxy listens on port 8443 since the move to TLS."]
+    assert answer.hits[0].confidence is not None
+    assert answer.hits[0].confidence > 0.3
+    nothing = english.ask("how do I knit a scarf?", min_score=0.15, why=("ops", 1))
+    assert (nothing.hits, nothing.context, nothing.degraded) == ([], "", [])
+    assert nothing.why[0].verdict == "below min_score"
+    assert len(english.ask("how do I knit a scarf?").hits) == 2
+    memory.store(turn("the heron waits", 0))
+    free = memory.ask("heron", min_score=0.9)
+    assert contents(free) == ["the heron waits"]
+    assert free.hits[0].confidence is None
+    assert "hashing-v1 is calibrated, so no hit was left out" in free.degraded[0]
+    with pytest.raises(UsageError, match=r"min_score = 1\.5: a confidence from 0 to 1 is due"):
+        memory.ask("heron", min_score=1.5)

@@ -11,7 +11,7 @@ import pytest
 
 from producers.errors import UsageError
 from query.commands.recall import place_of, read_questions
-from query.recall import Question
+from query.question import Question
 
 GOOD: dict[str, Any] = {"query_id": "q1", "query": "which port?", "tenant": "t"}
 
