@@ -102,6 +102,9 @@ class Settings(BaseSettings):
     )
     reranker_url: str | None = Field(None, description="URL of an HTTP rerank endpoint.")
     reranker_api_key: str | None = Field(None, description="Bearer token for reranker_url.", repr=False)
+    rerank_cache_bytes: int = Field(
+        64 << 20, ge=0, description="Most bytes of token vectors that late interaction keeps, for each of its models."
+    )
     wide: int = Field(50, ge=1, le=1000, description="Candidate turns of the wide pass.")
     deadline_ms: int = Field(5000, ge=1, description="Time for one recall; reranking stops early to meet it.")
     min_score: float = Field(

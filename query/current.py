@@ -55,7 +55,7 @@ class CurrentModels:
 
     def _made_for(self, active: StoredSpace, spaces: list[StoredSpace]) -> Models:
         fresh = Models(self._settings, active, spaces)
-        fresh.take_reranker(self._models)
+        fresh.take_rerankers(self._models)
         return fresh
 
     def _load(self, fresh: Models) -> None:

@@ -8,8 +8,8 @@ from threading import Lock
 
 from producers.errors import EmbedderUnavailable, ModelError
 from producers.settings import Settings
+from query.reranking.choice import Rerankers
 from query.reranking.port import Reranker
-from query.reranking.registry import load_reranker
 from workers.embedding.port import Embedder
 from workers.embedding.registry import load_embedder
 from workers.runtime import following
@@ -17,7 +17,7 @@ from workers.stores.spaces import StoredSpace
 
 
 class Models:
-    """Embedder and reranker for one space. Safe for several threads."""
+    """Embedder and rerankers for one space. Safe for several threads."""
 
     def __init__(self, settings: Settings, active: StoredSpace, beside: Sequence[StoredSpace] = ()) -> None:
         """The embedder is the one that made the space. The setting counts only when it was given, and is not what one
@@ -26,19 +26,18 @@ class Models:
         self.space = active.space
         self._lock = Lock()
         self._embedder: Embedder | ModelError | None = None
-        self._reranker: Reranker | ModelError | None = None
-        self._reranker_loaded = False
+        self._rerankers = Rerankers(self._settings)
 
-    def take_reranker(self, other: Models) -> None:
-        """Use the reranker that `other` has loaded: it reads texts, and does not depend on the space."""
-        with other._lock:
-            self._reranker, self._reranker_loaded = other._reranker, other._reranker_loaded
+    def take_rerankers(self, other: Models) -> None:
+        """Use the rerankers that `other` has loaded: they read texts, and do not depend on the space."""
+        self._rerankers = other._rerankers
 
-    def load(self) -> None:
-        """Load what is not loaded yet; a model that cannot be loaded says so when it is asked for."""
-        for get in (self.embedder, self.reranker):
-            with suppress(ModelError, EmbedderUnavailable):
-                get()
+    def load(self, question: str) -> None:
+        """Load what `question` needs and is not there yet; a model that cannot be loaded says so when asked for."""
+        with suppress(ModelError, EmbedderUnavailable):
+            self.embedder()
+        with suppress(ModelError):
+            self.reranker(question)
 
     def embedder(self) -> Embedder:
         """The space's own embedder. Raises `ModelError` when it cannot be loaded or is not the one that made it."""
@@ -52,18 +51,9 @@ class Models:
             raise self._embedder
         return self._embedder
 
-    def reranker(self) -> Reranker | None:
-        """The reranker of the settings; None for `none`. Raises `ModelError` when it cannot be loaded."""
-        with self._lock:
-            if not self._reranker_loaded:
-                try:
-                    self._reranker = load_reranker(self._settings.reranker, self._settings)
-                except ModelError as error:
-                    self._reranker = error
-                self._reranker_loaded = True
-        if isinstance(self._reranker, ModelError):
-            raise self._reranker
-        return self._reranker
+    def reranker(self, question: str) -> Reranker | None:
+        """The reranker that reads `question`; None for `none`. Raises `ModelError` when there is none that can."""
+        return self._rerankers.choose(question)
 
     def _load_embedder(self) -> Embedder:
         embedder = load_embedder(self._settings.embedder, self._settings)

@@ -17,7 +17,6 @@ from typing import Any
 
 from producers.errors import NotReady, ScopeRecallError
 from producers.events import from_utc_microseconds
-from producers.scripts import foreign_scripts
 from producers.settings import Settings
 from query.around import Neighbour, neighbours_of, passages
 from query.candidates import CandidateSearch, Pool
@@ -27,6 +26,7 @@ from query.current import CurrentModels
 from query.features import features_of
 from query.folding import fold
 from query.models import Models
+from query.passages import passages_of
 from query.question import Question
 from query.ranking import Ranked, blend, first_stage, weights_for
 from query.recency import by_recency
@@ -129,7 +129,7 @@ class Recaller:
         loading = Stopwatch(0)
         with loading.stage("load"):
             models = self._current.models()
-            models.load()
+            models.load(question.text)
         newest = [(recent.session_id, recent.turns) for recent in question.exclude_recent]
         question = replace(question, scope=self._catalog.newest_hidden(question.scope, newest))
         search = CandidateSearch(self._catalog, self._vectors, models.space, models.embedder)
@@ -188,18 +188,11 @@ class Recaller:
         if not ranked:
             return ranked, None
         try:
-            reranker = models.reranker()
+            reranker = models.reranker(question.text)
             if reranker is None:
                 return ranked, None
-            foreign = foreign_scripts(question.text, reranker.scripts)
-            if foreign:
-                pool.degraded.append(
-                    f"rerank: {reranker.name} does not speak the question's script ({', '.join(foreign)}); "
-                    "the fused order is kept"
-                )
-                return ranked, None
-            texts = [pool.chunks[one.id].text for one in ranked]
-            scores = reranker.rerank(question.text, texts, deadline=clock.deadline - DEADLINE_RESERVE).scores
+            passages = passages_of([pool.chunks[one.id] for one in ranked])
+            scores = reranker.rerank(question.text, passages, deadline=clock.deadline - DEADLINE_RESERVE).scores
         except ScopeRecallError as error:
             pool.degraded.append(f"rerank: {error}; the fused order is kept")
             return ranked, None

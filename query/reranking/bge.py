@@ -8,6 +8,7 @@ which under a deadline is half of the time. A contract test holds the two to the
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 from producers.errors import ModelError
 from producers.settings import Settings
 from query.reranking.pacing import Pace, best_reached, run_in_time
-from query.reranking.port import Reranked
+from query.reranking.port import Passage, Reranked
 from query.reranking.tokens import tokenizer_scripts
 from workers.embedding.text import readable
 
@@ -48,17 +49,17 @@ class FlagCrossEncoder:
         self._lock = threading.Lock()
         self._tokenizer_lock = threading.Lock()  # truncation is state of the Rust tokenizer: "Already borrowed"
         for _ in range(2):  # the first pass pays for lazy initialisation, the second corrects the pace
-            self.rerank("warm up", ["what a pass costs is known before the first deadline"])
+            self.rerank("warm up", [Passage("what a pass costs is known before the first deadline")])
 
-    def rerank(self, query: str, texts: Sequence[str], *, deadline: float | None = None) -> Reranked:
+    def rerank(self, query: str, passages: Sequence[Passage], *, deadline: float | None = None) -> Reranked:
         """Logits of (query, text), pairs cut at the model's own limit. Raises `ModelError` when a pass fails."""
-        scores: list[float | None] = [None] * len(texts)
-        if not texts:
+        scores: list[float | None] = [None] * len(passages)
+        if not passages or (deadline is not None and time.monotonic() >= deadline):
             return Reranked(scores)
         with self._tokenizer_lock:
             pairs = self._tokenizer(
-                [readable(query)] * len(texts),
-                [readable(text) for text in texts],
+                [readable(query)] * len(passages),
+                [readable(passage.text) for passage in passages],
                 truncation="longest_first",
                 max_length=self._max_tokens,
             )

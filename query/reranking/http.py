@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from producers.errors import ModelError, RetryableError, SettingsError
 from producers.settings import Settings
-from query.reranking.port import Reranked
+from query.reranking.port import Passage, Reranked
 from workers.embedding.text import readable
 
 if TYPE_CHECKING:
@@ -51,12 +51,13 @@ class HttpReranker:
         key = settings.reranker_api_key
         self._client = httpx.Client(headers={"Authorization": f"Bearer {key}"} if key else {}, timeout=TIMEOUT)
 
-    def rerank(self, query: str, texts: Sequence[str], *, deadline: float | None = None) -> Reranked:
+    def rerank(self, query: str, passages: Sequence[Passage], *, deadline: float | None = None) -> Reranked:
         """Scores by requests of `BATCH` texts, best first, each given what is left until `deadline`.
 
         Raises `RetryableError` when the service does not answer or is overloaded, `ModelError` when it refuses the
         request or answers with something that is not a ranking.
         """
+        texts = [passage.text for passage in passages]
         scores: list[float | None] = [None] * len(texts)
         for start in range(0, len(texts), BATCH):
             batch = texts[start : start + BATCH]

