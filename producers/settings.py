@@ -103,6 +103,11 @@ class Settings(BaseSettings):
     reranker_api_key: str | None = Field(None, description="Bearer token for reranker_url.", repr=False)
     wide: int = Field(50, ge=1, le=1000, description="Candidate turns of the wide pass.")
     deadline_ms: int = Field(5000, ge=1, description="Time for one recall; reranking stops early to meet it.")
+    min_score: float = Field(
+        0.0, ge=0, le=1, description="Confidence below which a turn is not returned; 0: all that rank high enough."
+    )
+    recency_weight: float = Field(0.0, ge=0, le=1, description="How much of a score is how recent a turn is.")
+    half_life_days: float = Field(30.0, gt=0, description="Age at which being recent counts half.")
     context_chars: int = Field(8000, ge=100, description="Largest context block, in characters.")
 
     api_key: str | None = Field(

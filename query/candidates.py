@@ -1,42 +1,44 @@
-"""The wide pass: dense and lexical candidates within the scope, with both scores, hydrated. Does I/O on both stores.
+"""The wide pass: dense and lexical candidates within the scope and what stands around them. Does I/O on both stores.
 
-Hydrating from the catalog comes before fusion, so that a ghost (a vector whose turn was replaced or forgotten) can
+Hydrating from the catalog comes before any ranking, so that a ghost (a vector whose turn was replaced or forgotten) can
 neither be returned nor bend the scores of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from producers.errors import ScopeRecallError
 from producers.scripts import foreign_scripts
+from query.conversation import CONVERSATION, FOLLOWING, PREVIOUS, around, leans
 from workers.completeness import Completeness
 from workers.embedding.port import Embedder
 from workers.embedding.registry import recommended_multilingual
 from workers.stores.catalog import Catalog, StoredChunk
+from workers.stores.placed_turns import Place, PlacedTurn
 from workers.stores.scope import Scope
 from workers.stores.space import Space
 from workers.stores.vectors import VectorStore
 
 CHUNKS_PER_TURN = 4
 """Chunks each leg may bring for one turn of the wide pass: a long turn has many, and they count once."""
+NEIGHBOUR_CHARS = 2400
+"""Of a neighbour, what is looked at: a longer one counts for less the longer it is."""
 SCRIPT_NAMES = {"han": "Chinese characters", "kana": "Japanese kana", "hangul": "Korean"}
 
 
 @dataclass
 class Pool:
-    """Candidates by vector id. `dense` is None when that leg stayed out."""
+    """Candidates by vector id, and the turns around them."""
 
     chunks: dict[str, StoredChunk] = field(default_factory=dict)
     dense: dict[str, float] | None = None
-    """Cosine similarity, exact for every candidate."""
-    lexical: dict[str, float] | None = None
-    """BM25; a candidate without a score shares no term with the question, or fell outside the leg's limit."""
-    lexical_cut: bool = False
-    """Whether the lexical leg stopped at its limit."""
+    """Cosine similarity, exact for every candidate; None when the dense leg stayed out."""
+    around: dict[Place, PlacedTurn] = field(default_factory=dict)
+    """Turns of the conversation that candidates lean on, whether or not they are candidates themselves."""
     degraded: list[str] = field(default_factory=list)
 
 
@@ -51,43 +53,60 @@ class CandidateSearch:
         self._completeness = Completeness(catalog, vectors, space)
 
     def gather(self, text: str, scope: Scope, wide: int) -> Pool:
-        """Candidates for `wide` turns from each leg. A leg that fails stays out, and `degraded` says so.
+        """Candidates for `wide` turns from each leg, and their neighbours. A leg that fails stays out, and `degraded`
+        says so.
 
         Raises what the lexical leg raised when no leg is left.
         """
         pool = Pool()
         limit = wide * CHUNKS_PER_TURN
         vector = self._question_vector(text, pool)
-        scored: dict[str, float] = {}
+        dense: dict[str, float] = {}
         if vector is not None:
             try:
                 how = self._catalog.spaces.search(self._space)  # the job `index` changes it while this process runs
-                scored = {c.vector_id: c.score for c in self._vectors.dense(self._space, vector, scope, limit, how)}
+                dense = {c.vector_id: c.score for c in self._vectors.dense(self._space, vector, scope, limit, how)}
                 pool.dense = {}
             except ScopeRecallError as error:
                 pool.degraded.append(f"dense: {error}; the answer is from the lexical search alone")
+        lexical: list[str] = []
         try:
-            found = self._vectors.lexical(self._space, text, scope, limit)
-            pool.lexical = {c.vector_id: c.score for c in found}
-            pool.lexical_cut = len(found) >= limit
+            lexical = [c.vector_id for c in self._vectors.lexical(self._space, text, scope, limit)]
         except ScopeRecallError as error:
             if pool.dense is None:
                 raise
-            pool.degraded.append(f"lexical: {error}; the answer is from the dense search alone")
-        ids = list(dict.fromkeys([*scored, *(pool.lexical or {})]))
+            pool.degraded.append(f"lexical: {error}; the candidates are from the dense search alone")
+        ids = list(dict.fromkeys([*dense, *lexical]))
         pool.chunks = self._catalog.hydrate(ids, scope, self._space)
-        self._keep_hydrated(pool, scored, vector)
+        self._look_around(pool, scope, {*list(dense)[:wide], *lexical[:wide]})
+        self._keep_hydrated(pool, dense, vector)
         missing = self._completeness.problem(suspicious=not ids)
         pool.degraded += [missing] if missing else []
         return pool
 
-    def _keep_hydrated(self, pool: Pool, scored: dict[str, float], vector: np.ndarray | None) -> None:
-        """Drop ghosts, and give lexical-only candidates the exact cosine that the dense leg would have given them."""
-        if pool.lexical is not None:
-            pool.lexical = {key: score for key, score in pool.lexical.items() if key in pool.chunks}
+    def _look_around(self, pool: Pool, scope: Scope, leading: Collection[str]) -> None:
+        """Fetch the turns that candidates lean on; those beside the leading ones become candidates as well."""
+        leaning = [chunk for chunk in pool.chunks.values() if leans(chunk)]
+        places = {place for chunk in leaning for place in around(chunk).values()}
+        turns = self._catalog.turns_at(places, scope, NEIGHBOUR_CHARS)
+        pool.around = {turn.place: turn for turn in turns if turn.turn.role in CONVERSATION}
+        beside = {
+            place
+            for chunk in leaning
+            if chunk.vector_id in leading
+            for far, place in around(chunk).items()
+            if far in (PREVIOUS, FOLLOWING)
+        }
+        keys = [pool.around[place].turn_key for place in sorted(beside & pool.around.keys())]
+        known = {chunk.turn_key for chunk in pool.chunks.values()}
+        new = self._catalog.chunks_of([key for key in keys if key not in known], self._space)
+        pool.chunks |= self._catalog.hydrate([one for ids in new.values() for one in ids], scope, self._space)
+
+    def _keep_hydrated(self, pool: Pool, dense: dict[str, float], vector: np.ndarray | None) -> None:
+        """Drop ghosts, and give the other candidates the exact cosine that the dense leg would have given them."""
         if pool.dense is None or vector is None:
             return
-        pool.dense = {key: score for key, score in scored.items() if key in pool.chunks}
+        pool.dense = {key: score for key, score in dense.items() if key in pool.chunks}
         missing = [key for key in pool.chunks if key not in pool.dense]
         for key, stored in self._vectors.vectors_of(self._space, missing).items():
             pool.dense[key] = float(stored @ vector)

@@ -1,6 +1,6 @@
 """Recall: a question in, the turns that answer it out, with a block of context for the prompt. Does I/O on both stores.
 
-    embed → candidates (dense, lexical) → hydrate → fuse → best chunk a turn → rerank the whole pool → top k → context
+    embed → candidates (dense, lexical) → hydrate, look around → rank → rerank the pool → recency → top k → context
 
 It needs no Redis. What goes wrong on the way makes the answer poorer, never an error, as long as one leg is left; the
 answer then says so in `degraded`.
@@ -12,45 +12,29 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from producers.errors import NotReady, ScopeRecallError, UsageError
+from producers.errors import NotReady, ScopeRecallError
 from producers.events import from_utc_microseconds
 from producers.scripts import foreign_scripts
 from producers.settings import Settings
 from query.candidates import CandidateSearch, Pool
+from query.confidence import confidence
 from query.context import context_block
 from query.current import CurrentModels
-from query.fusion import DENSE_WEIGHT, LEXICAL_WEIGHT, Fused, Leg, Place, best_per_turn, blend, follow_on, fuse
+from query.features import features_of
 from query.models import Models
+from query.question import Question
+from query.ranking import Ranked, blend, first_stage, weights_for
+from query.recency import by_recency
+from query.why import Run, Why, why
+from query.words import WordCounts
 from workers.stores.catalog import Catalog, StoredChunk
-from workers.stores.scope import Scope
 from workers.stores.vectors import VectorStore
 
-MAX_QUESTION_CHARS = 100_000
 DEADLINE_RESERVE = 0.02
 """Seconds kept back from reranking for the steps after it."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """One question with its scope and sizes."""
-
-    text: str
-    scope: Scope
-    k: int = 5
-    wide: int = 50
-    deadline_ms: int = 5000
-    explain: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.text.strip():
-            raise UsageError("query: empty; ask something")
-        if len(self.text) > MAX_QUESTION_CHARS:
-            raise UsageError(f"query: {len(self.text):,} characters, over the limit of {MAX_QUESTION_CHARS:,}")
-        if not 1 <= self.k <= self.wide:
-            raise UsageError(f"k = {self.k}: must be from 1 to the wide pass of {self.wide}; raise --wide for more")
 
 
 @dataclass(frozen=True)
@@ -76,6 +60,8 @@ class Hit:
     language: str | None
     score: float
     """Comparable within one answer only."""
+    confidence: float | None
+    """0 to 1, how sure it is that the turn answers; comparable between answers. None: no model says."""
     vector_id: str
     explain: dict[str, Any] | None = None
 
@@ -91,6 +77,8 @@ class Answer:
     reranker: str | None
     degraded: list[str] = field(default_factory=list)
     timings_ms: dict[str, float] = field(default_factory=dict)
+    why: list[Why] = field(default_factory=list)
+    """What became of the turn that the question asked about."""
 
     def as_json(self) -> dict[str, Any]:
         """The answer for programs; times as ISO 8601."""
@@ -99,6 +87,8 @@ class Answer:
             hit["created_at"] = hit["created_at"].isoformat() if hit["created_at"] else None
             if hit["explain"] is None:
                 del hit["explain"]
+        if not self.why:
+            del result["why"]
         return result
 
 
@@ -113,6 +103,7 @@ class Recaller:
         self._catalog = catalog
         self._vectors = vectors
         self._current = CurrentModels(settings, catalog, models)
+        self._words = WordCounts()
 
     @classmethod
     def open(cls, settings: Settings) -> Recaller:
@@ -135,15 +126,29 @@ class Recaller:
         # Loading is paid once by a process, so it is not taken out of the question's time.
         clock = Stopwatch(question.deadline_ms / 1000)
         with clock.stage("candidates"):
-            pool = search.gather(question.text, question.scope, question.wide)
-        with clock.stage("fusion"):
-            ranked = rank_turns(pool, question.wide)
+            pool = search.gather(question.text, question.seen, question.wide)
+        with clock.stage("ranking"):
+            first = first_stage(features_of(question.text, pool, self._words), weights_for(question.text))
+            ranked = first[: question.wide]
         with clock.stage("rerank"):
             ranked, reranker = self._rerank(models, question, ranked, pool, clock)
+        ranked = by_recency(ranked, _said(pool), question.recency, question.as_of or datetime.now(UTC))
         with clock.stage("context"):
-            top = ranked[: question.k]
-            hits = [hit_of(pool.chunks[one.id], one, explain=question.explain) for one in top]
+            sure = {one.turn: confidence(one, reranker, models.space.embedder) for one in ranked}
+            confident = [one for one in ranked if _reaches(sure[one.turn], question.min_score)]
+            if question.min_score and None in sure.values():
+                pool.degraded.append(
+                    f"min_score: neither {reranker or 'the reranker none'} nor {models.space.embedder} is calibrated, "
+                    "so no hit was left out for its confidence"
+                )
+            top = confident[: question.k]
+            hits = [hit_of(pool.chunks[one.id], one, sure[one.turn], explain=question.explain) for one in top]
             context = context_block(hits, self._settings.context_chars)
+        accounts = []
+        if question.why is not None:
+            unsure = {turn: value for turn, value in sure.items() if not _reaches(value, question.min_score)}
+            run = Run(question, pool, first, ranked, [one.turn for one in top], unsure)
+            accounts = why(question.why, run, self._catalog)
         clock.timings["total"] = clock.elapsed() * 1000
         clock.timings["load"] = loading.timings["load"]
         return Answer(
@@ -154,11 +159,12 @@ class Recaller:
             reranker=reranker,
             degraded=pool.degraded,
             timings_ms={name: round(value, 1) for name, value in clock.timings.items()},
+            why=accounts,
         )
 
     def _rerank(
-        self, models: Models, question: Question, ranked: list[Fused], pool: Pool, clock: Stopwatch
-    ) -> tuple[list[Fused], str | None]:
+        self, models: Models, question: Question, ranked: list[Ranked], pool: Pool, clock: Stopwatch
+    ) -> tuple[list[Ranked], str | None]:
         """The pool in its final order and the reranker's name; the fused order and None when there is none."""
         if not ranked:
             return ranked, None
@@ -184,7 +190,7 @@ class Recaller:
                 f"rerank: {left_out} of {len(scores)} candidates were not reached within {question.deadline_ms} ms; "
                 "they keep their place in the fused order. Raise deadline_ms, or choose a faster reranker"
             )
-        return blend(ranked, scores), reranker.name
+        return blend(ranked, scores, weights_for(question.text).rerank), reranker.name
 
 
 class Stopwatch:
@@ -207,23 +213,17 @@ class Stopwatch:
         self.timings[name] = (time.monotonic() - start) * 1000
 
 
-def rank_turns(pool: Pool, wide: int) -> list[Fused]:
-    """The best chunk of each of the best `wide` turns, best first."""
-    legs = []
-    if pool.dense is not None:
-        legs.append(Leg("dense", pool.dense, DENSE_WEIGHT))
-    if pool.lexical is not None:
-        # Only a leg that ran to its end knows that an absent candidate shares no word with the question.
-        legs.append(Leg("lexical", pool.lexical, LEXICAL_WEIGHT, floor=None if pool.lexical_cut else 0.0))
-    best = best_per_turn(fuse(legs), {key: chunk.turn_key for key, chunk in pool.chunks.items()})
-    places = {
-        chunk.turn_key: Place(chunk.turn.session_id, chunk.turn_index, chunk.turn.role, chunk.turn_chars)
-        for chunk in pool.chunks.values()
-    }
-    return list(follow_on(best, places).values())[:wide]
+def _said(pool: Pool) -> dict[str, datetime | None]:
+    """When each turn of the pool was said, by turn key."""
+    return {chunk.turn_key: from_utc_microseconds(chunk.turn.created_at_us) for chunk in pool.chunks.values()}
 
 
-def hit_of(chunk: StoredChunk, ranked: Fused, *, explain: bool) -> Hit:
+def _reaches(confidence: float | None, least: float) -> bool:
+    """Whether a hit stays; what no model can say is not held against it."""
+    return confidence is None or confidence >= least
+
+
+def hit_of(chunk: StoredChunk, ranked: Ranked, sure: float | None, *, explain: bool) -> Hit:
     """A hit from a hydrated chunk and its place in the ranking."""
     turn = chunk.turn
     return Hit(
@@ -244,6 +244,7 @@ def hit_of(chunk: StoredChunk, ranked: Fused, *, explain: bool) -> Hit:
         kind=chunk.kind,
         language=chunk.language,
         score=round(ranked.score, 6),
+        confidence=None if sure is None else round(sure, 4),
         vector_id=chunk.vector_id,
         explain={name: asdict(part) for name, part in ranked.parts.items()} if explain else None,
     )

@@ -6,7 +6,8 @@ from typing import Any
 
 from producers.events import TurnEvent
 from producers.settings import Settings
-from query.recall import Answer, Question, Recaller
+from query.question import Question
+from query.recall import Answer, Recaller
 from stepped import Stepped, turn
 from workers.embedding.registry import load_embedder
 from workers.maintenance.run import run_job

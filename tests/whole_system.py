@@ -12,7 +12,8 @@ from producers.connection import connect
 from producers.keys import Keys
 from producers.settings import LANES, Settings
 from query.models import Models
-from query.recall import Question, Recaller
+from query.question import Question
+from query.recall import Recaller
 from workers.stores.catalog import Catalog
 from workers.stores.lance_connection import LanceConnection
 from workers.stores.scope import Scope

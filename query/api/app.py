@@ -19,7 +19,9 @@ from producers.events import Identifier, Role
 from producers.settings import Settings
 from query.api.access import KEY_VARIABLE, key_matches
 from query.api.problems import Problem, answer_errors, problem
-from query.recall import MAX_QUESTION_CHARS, Answer, Question, Recaller
+from query.question import MAX_QUESTION_CHARS, Question
+from query.recall import Answer, Recaller
+from query.recency import Recency
 from workers.stores.scope import Scope
 
 RECALL_THREADS = 4
@@ -53,6 +55,10 @@ class RecallRequest(BaseModel):
     wide: int | None = Field(None, ge=1, le=MAX_WIDE)
     deadline_ms: int | None = Field(None, ge=1, le=MAX_DEADLINE_MS)
     explain: bool = False
+    as_of: Moment | None = None
+    min_score: float | None = Field(None, ge=0, le=1)
+    recency_weight: float | None = Field(None, ge=0, le=1)
+    half_life_days: float | None = Field(None, gt=0)
 
     def question(self, settings: Settings) -> Question:
         """The same question for the recaller. Raises `UsageError` when its parts do not fit together."""
@@ -68,7 +74,18 @@ class RecallRequest(BaseModel):
             until=self.until,
         )
         wide = self.wide or max(settings.wide, self.k)
-        return Question(self.query, scope, self.k, wide, self.deadline_ms or settings.deadline_ms, self.explain)
+        weight = settings.recency_weight if self.recency_weight is None else self.recency_weight
+        return Question(
+            self.query,
+            scope,
+            self.k,
+            wide,
+            self.deadline_ms or settings.deadline_ms,
+            self.explain,
+            Recency(weight, self.half_life_days or settings.half_life_days),
+            settings.min_score if self.min_score is None else self.min_score,
+            self.as_of,
+        )
 
 
 class SharedRecaller:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,11 +16,14 @@ from producers.errors import UsageError
 from producers.events import Role
 from producers.terminal import DONE, Terminal, command, examples, moment, plain
 from query.json_lines import read_rows
-from query.recall import Answer, Question, Recaller
+from query.question import Question
+from query.recall import Answer, Recaller
+from query.recency import Recency
+from workers.stores.placed_turns import Place
 from workers.stores.scope import Scope
 
 LINE_LISTS = ("sessions", "agents", "roles", "tags", "sources", "exclude_sessions")
-LINE_FILTERS = ("tenant", "since", "until", *LINE_LISTS)
+LINE_FILTERS = ("tenant", "since", "until", "as_of", *LINE_LISTS)
 """Filters that a line of --queries may name; its other fields, such as evidence, are not looked at."""
 NEARLY = 0.75
 """Likeness from which a field is taken for a misspelt filter: role, tag, session, exclude_session."""
@@ -44,6 +48,10 @@ NEARLY = 0.75
 @click.option("--source", "sources", multiple=True, help="Only turns from these sources.")
 @click.option("--since", help="Only turns said at or after this time: 2026-01-31 (UTC) or 2026-01-31T09:00:00+08:00.")
 @click.option("--until", help="Only turns said before this time.")
+@click.option("--min-score", type=click.FloatRange(0, 1), help="Leave out what is less sure to answer; 0.05 to 0.2.")
+@click.option("--as-of", help="Answer as at this time: nothing said later is seen, ages count from it.")
+@click.option("--recency-weight", type=click.FloatRange(0, 1), help="How much being recent counts; 0.3 is usual.")
+@click.option("--half-life", "half_life_days", type=float, help="Days after which being recent counts half.")
 @click.option("-k", type=int, default=5, show_default=True, help="Turns to return.")
 @click.option("--wide", type=click.IntRange(1, 1000), help="Candidate turns before reranking.")
 @click.option("--embedder", help="The embedder; only one that made the stored vectors will do.")
@@ -52,7 +60,17 @@ NEARLY = 0.75
     "--deadline-ms", type=click.IntRange(min=1), help="Time for one answer; reranking stops early to meet it."
 )
 @click.option("--explain", is_flag=True, help="Show how each hit got its score.")
-def recall(terminal: Terminal, query: str | None, queries: Path | None, k: int, explain: bool, **filters: Any) -> int:
+@click.option("--why", metavar="SESSION:TURN", help="Say what became of this turn: why it is no hit.")
+def recall(
+    terminal: Terminal,
+    query: str | None,
+    queries: Path | None,
+    k: int,
+    explain: bool,
+    as_of: str | None,
+    why: str | None,
+    **filters: Any,
+) -> int:
     """Recall the turns that answer QUERY, within one tenant, with a block of context for a prompt.
 
     It reads the stores only: no Redis and no running system is needed.
@@ -65,22 +83,24 @@ def recall(terminal: Terminal, query: str | None, queries: Path | None, k: int, 
         "wide": max(settings.wide, k),
         "deadline_ms": settings.deadline_ms,
         "explain": explain,
+        "min_score": settings.min_score,
+        "recency": Recency(settings.recency_weight, settings.half_life_days),
     }
     if queries is not None:
-        given = sorted(name for name, value in filters.items() if value)
+        given = sorted(name for name, value in {**filters, "as_of": as_of, "why": why}.items() if value)
         if given:
             raise UsageError(
                 f"recall --queries: {', '.join(given)} cannot be given here; each line names its own scope"
             )
         questions = list(read_questions(queries))
         recaller = Recaller.open(settings)
-        for query_id, text, scope in questions:
-            answer = recaller.recall(Question(text, scope, **sizes))
+        for query_id, asked in questions:
+            answer = recaller.recall(replace(asked, **sizes))
             terminal.emit({"query_id": query_id, "hits": answer.as_json()["hits"], "degraded": answer.degraded})
         return DONE
     if not filters["tenant"]:
         raise UsageError("recall: --tenant is missing; it names whose memory to search")
-    question = Question(query or "", scope_of(**filters), **sizes)
+    question = Question(query or "", scope_of(**filters), **sizes, as_of=moment("as-of", as_of), why=place_of(why))
     recaller = Recaller.open(settings)
     answer = recaller.recall(question)
     if terminal.json:
@@ -95,18 +115,28 @@ def scope_of(*, since: str | None, until: str | None, **filters: Any) -> Scope:
     return Scope(since=moment("since", since), until=moment("until", until), **filters)
 
 
-def read_questions(path: Path) -> Iterator[tuple[str, str, Scope]]:
-    """(query_id, query, scope) of each line. Raises `UsageError` naming the line and what is wrong with it."""
+def place_of(text: str | None) -> Place | None:
+    """SESSION:TURN; the session may hold colons itself. Raises `UsageError`."""
+    if text is None:
+        return None
+    session, colon, index = text.rpartition(":")
+    if not (colon and session and index.isascii() and index.isdigit()):
+        raise UsageError(f"--why {text!r}: SESSION:TURN is due, such as standup-1:4")
+    return session, int(index)
+
+
+def read_questions(path: Path) -> Iterator[tuple[str, Question]]:
+    """(query_id, question) of each line. Raises `UsageError` naming the line and what is wrong with it."""
     for number, row in read_rows(path):
         try:
             query_id, query = row["query_id"], row["query"]
             scope = _scope_of_line(row)
-            Question(query, scope)  # refuses what cannot be asked
+            question = Question(query, scope, as_of=moment("as-of", _time_of_line(row, "as_of")))
         except KeyError as error:
             raise UsageError(f"{path}, line {number}: {error.args[0]} is missing") from None
         except UsageError as error:
             raise UsageError(f"{path}, line {number}: {error}") from None
-        yield str(query_id), query, scope
+        yield str(query_id), question
 
 
 def _scope_of_line(row: dict[str, Any]) -> Scope:
@@ -117,11 +147,7 @@ def _scope_of_line(row: dict[str, Any]) -> Scope:
             raise UsageError(f"{name}: unknown field; did you mean {near[0]}?")
     if not isinstance(row["query"], str) or not isinstance(row["tenant"], str):
         raise UsageError("query and tenant are strings")
-    times: dict[str, str | None] = {}
-    for name in ("since", "until"):
-        times[name] = row.get(name)
-        if not isinstance(times[name], str | None):
-            raise UsageError(f"{name}: a time as text is due, got {row[name]!r}")
+    times = {name: _time_of_line(row, name) for name in ("since", "until")}
     lists = {}
     for name in LINE_LISTS:
         values = row.get(name) or ()
@@ -129,6 +155,13 @@ def _scope_of_line(row: dict[str, Any]) -> Scope:
             raise UsageError(f"{name}: a list of strings is due, got {values!r}")
         lists[name] = tuple(values)
     return scope_of(tenant=row["tenant"], since=times["since"], until=times["until"], **lists)
+
+
+def _time_of_line(row: dict[str, Any], name: str) -> str | None:
+    value = row.get(name)
+    if not isinstance(value, str | None):
+        raise UsageError(f"{name}: a time as text is due, got {value!r}")
+    return value
 
 
 def show(terminal: Terminal, answer: Answer) -> None:
@@ -142,10 +175,7 @@ def show(terminal: Terminal, answer: Answer) -> None:
         where = plain(f"{hit.session_id} turn {hit.turn_index}")
         table.add_row(str(number), f"{hit.score:.3f}", plain(hit.speaker or hit.role), when, where, plain(hit.content))
         if hit.explain:
-            parts = ", ".join(
-                f"{name} {_number(part['raw'])} → {part['scaled']:.2f}" for name, part in hit.explain.items()
-            )
-            table.add_row("", "", "", "", "", parts, style="dim")
+            table.add_row("", "", "", "", "", _parts(hit.explain), style="dim")
     if answer.hits:
         terminal.out.print(table)
     if answer.context:
@@ -153,8 +183,20 @@ def show(terminal: Terminal, answer: Answer) -> None:
     used = f"embedder {answer.embedder}, reranker {answer.reranker or 'none'}"
     stages = ", ".join(f"{name} {value:.0f} ms" for name, value in answer.timings_ms.items())
     terminal.say(f"{used}; {stages}", style="dim")
+    for one in answer.why:
+        where = plain(f"{one.session_id} turn {one.turn_index}" + (f" ({one.role})" if one.role else ""))
+        terminal.say(f"{where}: {one.verdict}: {plain(one.reason)}")
+        if one.parts:
+            terminal.say(f"  {_parts(one.parts)}", style="dim")
     for line in answer.degraded:
         terminal.note(f"degraded: {line}", style="yellow")
+
+
+def _parts(parts: dict[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {_number(part['raw'])} → {part['scaled']:.2f}" + (f" (rank {part['rank']})" if part["rank"] else "")
+        for name, part in parts.items()
+    )
 
 
 def _number(value: float | None) -> str:

@@ -15,7 +15,9 @@ from query.evaluation.ingests import Ingest
 from query.evaluation.labelled import LabelledQuestion
 from query.evaluation.metrics import TurnRef
 from query.evaluation.variants import Variant
-from query.recall import Answer, Question, Recaller
+from query.question import Question
+from query.recall import Answer, Recaller
+from query.recency import Recency
 from workers.stores.scope import Scope
 
 WITHIN_NAME = re.compile(r"[^\w.=+@-]+")
@@ -90,7 +92,15 @@ def as_asked(question: LabelledQuestion, settings: Settings) -> Question:
     """The question as recall takes it, for as many turns as the wide pass brings."""
     scope = Scope(tenant=question.tenant, sessions=question.sessions)
     # A narrower wide pass is asked for what it has: its R@50 then is what it found at all.
-    return Question(question.query, scope, settings.wide, settings.wide, settings.deadline_ms)
+    return Question(
+        question.query,
+        scope,
+        k=settings.wide,
+        wide=settings.wide,
+        deadline_ms=settings.deadline_ms,
+        recency=Recency(settings.recency_weight, settings.half_life_days),
+        min_score=settings.min_score,
+    )
 
 
 def write_results(path: Path, run: Run) -> None:

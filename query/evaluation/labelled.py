@@ -17,7 +17,7 @@ from producers.events import Role, TurnEvent, parse_event
 from producers.settings import Settings
 from query.evaluation.metrics import Judged, TurnRef
 from query.json_lines import read_rows
-from query.recall import MAX_QUESTION_CHARS
+from query.question import MAX_QUESTION_CHARS
 
 ROLES = get_args(Role)
 ROLE_OF_OTHERS = {"tool_call": "tool"}

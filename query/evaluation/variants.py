@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from producers.errors import SettingsError, UsageError
 from producers.settings import Settings, load_settings, shown
 
-ASKED_WITH = ("reranker", "reranker_url", "reranker_api_key", "wide", "deadline_ms")
+ASKED_WITH = (
+    "reranker",
+    "reranker_url",
+    "reranker_api_key",
+    "wide",
+    "deadline_ms",
+    "min_score",
+    "recency_weight",
+    "half_life_days",
+)
 """Settings of a recall: variants that differ in these alone share one ingest."""
 STORED_WITH = ("embedder", "embedder_url", "precision", "chunk_tokens", "chunk_overlap")
 """Settings that decide the stored vectors."""

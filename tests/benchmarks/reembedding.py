@@ -20,7 +20,8 @@ from producers.settings import Settings, load_settings
 from producers.stream import EventStream
 from query.evaluation.labelled import LabelledSet, read_labelled_set
 from query.evaluation.metrics import Metrics, evaluate
-from query.recall import Question, Recaller
+from query.question import Question
+from query.recall import Recaller
 from system import Cli
 from workers.stores.catalog import Catalog
 from workers.stores.scope import Scope

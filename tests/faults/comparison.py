@@ -11,7 +11,8 @@ from known_turns import known_turn
 
 from producers.events import TurnEvent
 from producers.settings import Settings
-from query.recall import Question, Recaller
+from query.question import Question
+from query.recall import Recaller
 from workers.chunking import Chunker
 from workers.embedding.registry import load_embedder
 from workers.runtime import space_of

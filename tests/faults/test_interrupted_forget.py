@@ -18,7 +18,8 @@ from producers.connection import connect
 from producers.events import TurnEvent
 from producers.settings import Settings, load_settings
 from producers.stream import EventStream
-from query.recall import Question, Recaller
+from query.question import Question
+from query.recall import Recaller
 from stepped import turn
 from system import Cli, up
 from workers.stores.scope import Scope

@@ -19,7 +19,8 @@ from background import Background
 from producers.events import TurnEvent
 from producers.settings import Settings, load_settings
 from producers.stream import EventStream
-from query.recall import Question, Recaller
+from query.question import Question
+from query.recall import Recaller
 from stepped import turn
 from system import Cli, up
 from workers.stores.catalog import Catalog

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from producers.settings import Settings
-from query.recall import Answer, Question, Recaller
+from query.question import Question
+from query.recall import Answer, Recaller
 from stepped import Stepped, turn
 from workers.maintenance.run import RunReport, run_job
 from workers.stores.catalog import Catalog

@@ -10,7 +10,8 @@ import pytest
 
 from embedding_service import Answer, Service, answer_for, running_service
 from producers.settings import Settings
-from query.recall import Question, Recaller
+from query.question import Question
+from query.recall import Recaller
 from stepped import Stepped, turn
 from workers.dead_letters import DeadLetters
 from workers.ledger import Ledger

@@ -17,7 +17,8 @@ from producers.keys import Keys
 from producers.settings import Settings
 from producers.spool import spooled
 from producers.stream import EventStream
-from query.recall import Question, Recaller
+from query.question import Question
+from query.recall import Recaller
 from stepped import Stepped, failing, turn
 from workers.dead_letters import DeadLetters
 from workers.maintenance import erasure_proof as proof

@@ -12,7 +12,8 @@ from reconciling import TURNS, active, ask, run, said, small_system, table_of
 
 from producers.errors import StoreDamaged
 from producers.settings import Settings
-from query.recall import Question, Recaller
+from query.question import Question
+from query.recall import Recaller
 from stepped import Stepped, turn
 from workers.maintenance import reconcile as job
 from workers.maintenance.forget import forget

@@ -11,58 +11,20 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from memory import Memory, contents, turn
 from producers.errors import EmbedderUnavailable, NotReady, StoreUnavailable
 from producers.events import TurnEvent
 from producers.settings import Settings, load_settings
-from query.recall import Answer, Question, Recaller
-from workers.embedding.registry import load_embedder
-from workers.ingest import Arrival, Pipeline
+from query.recall import Recaller
 from workers.order import entry_order
-from workers.runtime import space_of
-from workers.stores.catalog import Catalog
 from workers.stores.scope import Scope, ScopedTurn, in_scope
-from workers.stores.spaces import StoredSpace
-from workers.stores.vectors import VectorStore
 
 pytestmark = pytest.mark.integration
-
-
-class Memory:
-    """Stores filled by the real ingest pipeline, without the stream in front of it."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        embedder = load_embedder(settings.embedder, settings)
-        self.space = space_of(embedder, settings)
-        self.catalog = Catalog.open(settings.catalog_location, create=True)
-        self.catalog.spaces.adopt(StoredSpace(self.space, settings.embedder, embedder.scripts))
-        self.vectors = VectorStore(settings.vectors_location)
-        self.pipeline = Pipeline(self.catalog, self.vectors, embedder, self.space)
-        self._entries = 0
-
-    def store(self, *events: TurnEvent) -> None:
-        arrivals = []
-        for event in events:
-            self._entries += 1
-            arrivals.append(Arrival(event, entry_order(f"{self._entries}-0")))
-        self.pipeline.store(arrivals)
-
-    def ask(self, text: str, scope: Scope | None = None, *, settings: Settings | None = None, **sizes: Any) -> Answer:
-        recaller = Recaller.open(settings or self.settings)
-        return recaller.recall(Question(text, scope or Scope("t"), **sizes))
 
 
 @pytest.fixture
 def memory(settings: Settings) -> Memory:
     return Memory(settings)
-
-
-def turn(content: str, index: int = 0, **fields: Any) -> TurnEvent:
-    return TurnEvent(**{"tenant": "t", "session_id": "s", "role": "user", **fields}, turn_index=index, content=content)
-
-
-def contents(answer: Answer) -> list[str]:
-    return [hit.content for hit in answer.hits]
 
 
 def test_a_question_before_anything_is_stored_is_answered_with_what_to_do(settings: Settings) -> None:
@@ -77,7 +39,7 @@ def test_the_lexical_leg_answers_alone_when_the_embedder_fails(memory: Memory, m
         raise EmbedderUnavailable("the service answered 503")
 
     monkeypatch.setattr("workers.embedding.hashing.HashingEmbedder.embed_query", fail)
-    answer = memory.ask("heron")
+    answer = memory.ask("heron", k=1)
     assert contents(answer) == ["the heron waits by the weir"]
     assert answer.degraded == ["dense: the service answered 503; the answer is from the lexical search alone"]
 
@@ -91,7 +53,7 @@ def test_the_dense_leg_answers_alone_when_the_lexical_fails(memory: Memory, monk
     monkeypatch.setattr("workers.stores.vectors.VectorStore.lexical", fail)
     answer = memory.ask("heron")
     assert contents(answer) == ["the heron waits by the weir"]
-    assert answer.degraded == ["lexical: index gone; the answer is from the dense search alone"]
+    assert answer.degraded == ["lexical: index gone; the candidates are from the dense search alone"]
 
 
 def test_an_error_is_raised_only_when_no_leg_is_left(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,8 @@ from producers.errors import NotReady
 from producers.events import TurnEvent
 from producers.retention import RetentionRule
 from producers.settings import Settings
-from query.recall import Question, Recaller
+from query.question import Question
+from query.recall import Recaller
 from stepped import Stepped, failing, turn
 from workers.maintenance.erasure import Erasure
 from workers.maintenance.erasure_proof import kept_numbers

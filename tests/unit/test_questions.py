@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from producers.errors import UsageError
-from query.commands.recall import read_questions
-from workers.stores.scope import Scope
+from query.commands.recall import place_of, read_questions
+from query.question import Question
 
 GOOD: dict[str, Any] = {"query_id": "q1", "query": "which port?", "tenant": "t"}
 
 
-def read(tmp_path: Path, *rows: str) -> list[tuple[str, str, Scope]]:
+def read(tmp_path: Path, *rows: str) -> list[tuple[str, Question]]:
     file = tmp_path / "questions.jsonl"
     file.write_text("\n".join(rows))
     return list(read_questions(file))
@@ -31,13 +32,17 @@ def test_a_line_can_name_every_filter_and_other_fields_are_not_looked_at(tmp_pat
         "exclude_sessions": ["e"],
         "since": "2026-01-01",
         "until": "2026-02-01T00:00:00+08:00",
+        "as_of": "2026-01-15",
     }
-    ((query_id, query, scope),) = read(tmp_path, json.dumps(GOOD | filters | {"evidence": [], "category": "c"}))
-    assert (query_id, query) == ("q1", "which port?")
+    ((query_id, question),) = read(tmp_path, json.dumps(GOOD | filters | {"evidence": [], "category": "c"}))
+    scope = question.scope
+    assert (query_id, question.text) == ("q1", "which port?")
     assert (scope.tenant, scope.sessions, scope.agents, scope.roles) == ("t", ("s",), ("a",), ("user",))
     assert (scope.tags, scope.sources, scope.exclude_sessions) == (("x",), ("push",), ("e",))
     assert scope.since is not None
     assert scope.until is not None
+    assert question.as_of is not None
+    assert question.seen.until == question.as_of + timedelta(microseconds=1)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +56,8 @@ def test_a_line_can_name_every_filter_and_other_fields_are_not_looked_at(tmp_pat
         ({"query": 5}, "query and tenant are strings"),
         ({"query": " "}, "query: empty"),
         ({"since": "soon"}, "--since 'soon': not a date"),
+        ({"as_of": "soon"}, "--as-of 'soon': not a date"),
+        ({"as_of": 5}, "as_of: a time as text is due, got 5"),
         ({"since": "2026-02-01", "until": "2026-01-01"}, "is not before until"),
     ],
 )
@@ -76,3 +83,11 @@ def test_a_broken_line_is_named(tmp_path: Path, line: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         read(tmp_path, line)
     assert said in str(caught.value)
+
+
+def test_a_turn_is_named_by_session_and_index_and_a_session_may_hold_colons() -> None:
+    assert place_of("a:b:4") == ("a:b", 4)
+    assert place_of(None) is None
+    for text in ("a", "a:", ":4", "a:x", "a:-1", "a:²"):
+        with pytest.raises(UsageError, match="SESSION:TURN is due"):
+            place_of(text)

@@ -1,0 +1,181 @@
+"""The ranking: what the candidates of one question are scored by, and how the scores become one order. Pure.
+
+    x     = z(cosine) + lexical · z(BM25 with neighbours) + length · z(log length)
+    first = x on 0 to 1, + previous · that of the turn before, + following · that of the turn after
+    final = z(first) + rerank · z(reranker), over the best of the first stage
+
+z is (score - mean) / deviation over the candidates: scores of models of any scale can be added, a leg that is constant
+or empty says nothing, and one that stands out counts for as much as it stands out. Ranks instead (RRF) lose that: R@5
+fell by .03 to .08 on every set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from producers.scripts import FOREIGN_SHARE, script_weights
+from query.conversation import LEAN_CHARS
+
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What each scoring counts for, against 1 for the cosine. Fitted on labelled sets; see `docs/recall.md`."""
+
+    lexical: float = 0.5
+    length: float = 0.3
+    previous: float = 0.2
+    following: float = 0.1
+    rerank: float = 1.2
+
+
+SPACED = Weights()
+UNSPACED = Weights(lexical=0.4, length=0.5, previous=0.15, following=0.1, rerank=1.0)
+"""Of questions in scripts without spaces: their terms are characters and pairs, which say less than words."""
+UNSPACED_SCRIPTS = ("han", "kana", "thai")
+
+
+def weights_for(question: str) -> Weights:
+    """The weights of the question's language."""
+    shares = script_weights(question)
+    unspaced = sum(shares.get(script, 0.0) for script in UNSPACED_SCRIPTS)
+    return UNSPACED if unspaced > FOREIGN_SHARE * sum(shares.values()) else SPACED
+
+
+@dataclass(frozen=True)
+class Features:
+    """What is known of the candidate turns of one question: one entry a turn, in order of turn key."""
+
+    turns: Sequence[str]
+    """Turn keys."""
+    best: Sequence[str]
+    """The vector id of each turn's best chunk."""
+    cosine: Scores | None
+    """None when the dense leg stayed out."""
+    bm25: Scores
+    chars: NDArray[np.int64]
+    """Length of the whole turn in characters."""
+    previous: NDArray[np.int64]
+    """Position of the turn before that this one leans on; -1 where there is none among the candidates."""
+    following: NDArray[np.int64]
+    """The same of the turn after."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one scoring contributed, for `--explain`."""
+
+    raw: float | None
+    """None when the scoring did not know the candidate."""
+    scaled: float
+    """Before its weight."""
+    rank: int | None = None
+    """By this scoring alone, 1 is the best; None where it is no ranking of its own."""
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A turn in the ranking."""
+
+    turn: str
+    """Turn key."""
+    id: str
+    """The vector id of its best chunk."""
+    score: float
+    """0 to 1, comparable within one recall only."""
+    parts: Mapping[str, Part]
+
+
+def first_stage(features: Features, weights: Weights = SPACED) -> list[Ranked]:
+    """Every candidate turn, best first, ties by turn key."""
+    if not features.turns:
+        return []
+    legs: dict[str, tuple[Scores, float]] = {} if features.cosine is None else {"dense": (features.cosine, 1.0)}
+    legs["lexical"] = (features.bm25, weights.lexical)
+    legs["length"] = (np.log(np.clip(features.chars, 1, LEAN_CHARS)), weights.length)
+    scaled = {name: standard(raw) for name, (raw, _) in legs.items()}
+    ranks = {name: _ranks(raw, features.turns) for name, (raw, _) in legs.items() if name != "length"}
+    own = unit(sum((weight * scaled[name] for name, (_, weight) in legs.items()), np.zeros(len(features.turns))))
+    around = {"previous": (features.previous, weights.previous), "following": (features.following, weights.following)}
+    score = own.copy()
+    for where, weight in around.values():
+        score += weight * np.where(where >= 0, own[where], 0.0)
+    score = unit(score)
+    order = _best_first(score, features.turns)
+    found = []
+    for at in order:
+        parts = {
+            name: Part(float(legs[name][0][at]), float(values[at]), ranks[name][at] if name in ranks else None)
+            for name, values in scaled.items()
+        }
+        for name, (where, _) in around.items():
+            if where[at] >= 0:
+                parts[name] = Part(float(own[where[at]]), float(own[where[at]]))
+        found.append(Ranked(features.turns[at], features.best[at], float(score[at]), parts))
+    return found
+
+
+def blend(first: Sequence[Ranked], reranked: Sequence[float | None], weight: float) -> list[Ranked]:
+    """Blend a reranker's scores into the first stage's, which are given best first. None: not reached in time.
+
+    Those it reached are ordered by z(first stage) + weight · z(reranker) over the reached; those it did not follow them
+    in first-stage order, since nothing it has not read may pass what it has. When it reached none, the first stage
+    stands. Raises ValueError for lengths that differ and for a score that is not finite.
+    """
+    if len(first) != len(reranked):
+        raise ValueError(f"{len(first)} candidates, {len(reranked)} reranked scores")
+    reached = [(one, score) for one, score in zip(first, reranked, strict=True) if score is not None]
+    if not reached:
+        return list(first)
+    raw = np.array([score for _, score in reached], float)
+    if not np.isfinite(raw).all():
+        raise ValueError(f"a reranker's score is {raw[~np.isfinite(raw)][0]}, which cannot be ranked")
+    scaled = standard(raw)
+    mixed = unit(standard(np.array([one.score for one, _ in reached])) + weight * scaled)
+    rest = [one for one, score in zip(first, reranked, strict=True) if score is None]
+    lowest = 0.5 if rest else 0.0  # where the reached end, so that those below have room
+    turns = [one.turn for one, _ in reached]
+    ranks = _ranks(raw, turns)
+    found = [
+        replace(
+            reached[at][0],
+            score=lowest + (1 - lowest) * float(mixed[at]),
+            parts={**reached[at][0].parts, "rerank": Part(float(raw[at]), float(scaled[at]), ranks[at])},
+        )
+        for at in _best_first(mixed, turns)
+    ]
+    return found + [replace(one, score=lowest * one.score) for one in rest]
+
+
+def standard(scores: Scores) -> Scores:
+    """(score - mean) / deviation; all 0 when they do not differ."""
+    deviation = float(scores.std()) if len(scores) else 0.0
+    largest = float(np.abs(scores).max(initial=0.0))
+    if deviation <= 1e-9 * max(1.0, largest):  # what is left of equal scores after rounding says nothing
+        return np.zeros(len(scores))
+    scaled: Scores = (scores - scores.mean()) / deviation
+    return scaled
+
+
+def unit(scores: Scores) -> Scores:
+    """(score - lowest) / (highest - lowest); all 0 when they do not differ."""
+    low, high = (float(scores.min()), float(scores.max())) if len(scores) else (0.0, 0.0)
+    return (scores - low) / (high - low) if math.isfinite(high - low) and high > low else np.zeros(len(scores))
+
+
+def _best_first(scores: Scores, names: Sequence[str]) -> list[int]:
+    return sorted(range(len(names)), key=lambda at: (-scores[at], names[at]))
+
+
+def _ranks(scores: Scores, names: Sequence[str]) -> list[int]:
+    """1 for the best."""
+    ranks = [0] * len(names)
+    for rank, at in enumerate(_best_first(scores, names), 1):
+        ranks[at] = rank
+    return ranks
