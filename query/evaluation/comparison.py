@@ -15,6 +15,7 @@ from query.evaluation.metrics import Metrics, TurnRef, mean_of, score_question
 
 COMPARED = ("R@1", "R@5", "R@10", "R@50", "MRR")
 """Metrics with an interval."""
+ALL = "all"
 NO_LETTERS = "none"
 
 
@@ -30,10 +31,7 @@ class Group:
 
     @property
     def title(self) -> str:
-        return self.name if self.kind == "all" else f"{self.kind} {self.name}"
-
-
-ALL = "all"
+        return self.name if self.kind == ALL else f"{self.kind} {self.name}"
 
 
 @dataclass(frozen=True)
@@ -104,6 +102,12 @@ def compare(questions: Sequence[LabelledQuestion], scored: Mapping[str, Sequence
                 )
             )
     return found
+
+
+def telling(rows: Sequence[Row]) -> list[Row]:
+    """Without a category or language that all questions are in: it says what `all` says."""
+    everything = max((row.metrics.questions for row in rows), default=0)
+    return [row for row in rows if row.group.kind == ALL or row.metrics.questions < everything]
 
 
 def _columns(rows: Sequence[Metrics]) -> Values:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -21,15 +21,13 @@ from query.evaluation.intervals import Gain, Values, gain
 from query.evaluation.metrics import Judged, TurnRef, score_question
 
 F = TypeVar("F")
-F_in = TypeVar("F_in", contravariant=True)
 W = TypeVar("W")
-W_in = TypeVar("W_in", contravariant=True)
 
 FOLDS = 5
-RANDOM_POINTS = 40
-ROUNDS = 4
+RANDOM_POINTS = 24
+ROUNDS = 3
 """Times that every weight is tried; two do on the sets measured."""
-GRID = 12
+GRID = 8
 """Steps of a weight's range."""
 LEAST_STEP = 0.001
 """What a change must gain: less is the luck of one question."""
@@ -38,12 +36,6 @@ SEED = 20250101
 Point = tuple[float, ...]
 Ranges = Mapping[str, tuple[float, float]]
 """Weight → lowest and highest value to try."""
-
-
-class Ranking(Protocol[F_in, W_in]):
-    """A pure ranking: what is known of a question's candidates, and the weights, to its turns, best first."""
-
-    def __call__(self, features: F_in, weights: W_in) -> Sequence[TurnRef]: ...
 
 
 @dataclass(frozen=True)
@@ -90,10 +82,15 @@ class Fit(Generic[W]):
 
 
 def fit_weights(
-    cases: Sequence[Case[F]], rank: Ranking[F, W], defaults: W, ranges: Ranges | None = None, folds: int = FOLDS
+    cases: Sequence[Case[F]],
+    rank: Callable[[F, W], Sequence[TurnRef]],
+    defaults: W,
+    ranges: Ranges | None = None,
+    folds: int = FOLDS,
 ) -> Fit[W]:
     """Fit the float fields of the frozen dataclass `defaults`, within `ranges` (else 0 to three times the default, at
-    least 1). The same cases give the same fit. Raises ValueError without cases and for a range of no such field."""
+    least 1). `rank` is pure: what a case's candidates are ranked by, and weights, to its turns, best first. The same
+    cases give the same fit. Raises ValueError without cases and for a range of no such field."""
     if not cases:
         raise ValueError("no question with evidence to fit to")
     search = _Search(cases, rank, defaults, ranges or {})
@@ -113,7 +110,9 @@ def fit_weights(
 class _Search(Generic[F, W]):
     """Looks for the best weights on some of the cases. Each point is ranked once, for all searches."""
 
-    def __init__(self, cases: Sequence[Case[F]], rank: Ranking[F, W], defaults: W, ranges: Ranges) -> None:
+    def __init__(
+        self, cases: Sequence[Case[F]], rank: Callable[[F, W], Sequence[TurnRef]], defaults: W, ranges: Ranges
+    ) -> None:
         self._cases = cases
         self._rank = rank
         self._defaults = defaults

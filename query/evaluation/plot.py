@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from query.evaluation.comparison import Row
+from query.evaluation.comparison import ALL, Row, telling
 from query.evaluation.intervals import MIN_DIFFERING, Gain, Interval
 
 SHOWN = ("R@5", "MRR")
-WIDTH = 860
+WIDTH = 880
 LABEL_WIDTH = 270
-FIGURES_WIDTH = 190
+FIGURES_WIDTH = 210
 ROW_HEIGHT = 22
 TOP, BOTTOM = 44, 34
 LABEL_UNITS = 38
@@ -49,12 +49,13 @@ class Chart:
 def charts_of(rows: Sequence[Row]) -> list[Chart]:
     """Every setting on all questions; then, for R@5 and MRR, each one's gain over the first by group of questions, or
     the groups' own figures when there is one setting."""
+    rows = telling(rows)
     settings = list(dict.fromkeys(row.setting for row in rows))
     if not settings:
         return []
     charts = []
     if len(settings) > 1:
-        whole = [row for row in rows if row.group.kind == "all"]
+        whole = [row for row in rows if row.group.kind == ALL]
         charts = [
             Chart(f"{name}, all questions", [Mark(r.setting, r.intervals[name]) for r in whole]) for name in SHOWN
         ]

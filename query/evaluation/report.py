@@ -9,7 +9,9 @@ from rich.table import Table
 
 from producers.terminal import Terminal, plain
 from query.evaluation.asking import Run
-from query.evaluation.comparison import Row
+from query.evaluation.comparison import ALL, Row, telling
+from query.evaluation.labelled import LabelledQuestion
+from query.evaluation.silence import silence
 
 SHOWN = ("R@1", "R@5", "R@10", "R@50", "any@5", "S@5", "MRR")
 SHOWN_BESIDE = ("R@1", "R@5", "R@10", "R@50", "MRR")
@@ -19,21 +21,29 @@ LINES_OF_A_LEG = 3
 """A degraded line may hold figures, so that one leg has hundreds."""
 
 
-def as_json(runs: Sequence[Run], rows: Sequence[Row], advice: Sequence[str]) -> dict[str, Any]:
+def as_json(
+    questions: Sequence[LabelledQuestion], runs: Sequence[Run], rows: Sequence[Row], advice: Sequence[str]
+) -> dict[str, Any]:
     """Everything, with the first setting's figures on top."""
     first = runs[0]
     mine = {(row.group.kind, row.group.name): row.metrics.as_dict() for row in rows if row.setting == _name(first)}
     return {
-        "overall": mine.get(("all", "all")),
+        "overall": mine.get((ALL, ALL)),
         "categories": {name: figures for (kind, name), figures in mine.items() if kind == "category"},
         "languages": {name: figures for (kind, name), figures in mine.items() if kind == "language"},
         **_figures(first),
         "advice": list(advice),
-        "settings": [_one_setting(run, rows) for run in runs],
+        "settings": [_one_setting(questions, run, rows) for run in runs],
     }
 
 
-def show(terminal: Terminal, runs: Sequence[Run], rows: Sequence[Row], advice: Sequence[str]) -> None:
+def show(
+    terminal: Terminal,
+    questions: Sequence[LabelledQuestion],
+    runs: Sequence[Run],
+    rows: Sequence[Row],
+    advice: Sequence[str],
+) -> None:
     """The table, the times, what was degraded, and the advice."""
     if not rows:
         terminal.say("no question has evidence, so that there is nothing to score")
@@ -46,15 +56,16 @@ def show(terminal: Terminal, runs: Sequence[Run], rows: Sequence[Row], advice: S
         if middle is not None and slow is not None:
             told = f"{run.ingest.note.chunks:,} chunks; {middle:.0f} ms a question (median), {slow:.0f} ms (p95)"
             used = f"; embedder {run.embedder}, reranker {run.reranker or 'none'}"
-            terminal.say(told if len(runs) == 1 else f"{_name(run)}: {told}{used}")
+            terminal.say(told if len(runs) == 1 else f"{_front(runs, run)}{told}{used}")
     for run in runs:
-        _show_degraded(terminal, run, named=len(runs) > 1)
+        terminal.say(f"{_front(runs, run)}{silence(questions, run.ranked)}")
+    for run in runs:
+        _show_degraded(terminal, _front(runs, run), run)
     for line in advice:
         terminal.say(f"advice: {plain(line)}", style="yellow")
 
 
-def _show_degraded(terminal: Terminal, run: Run, *, named: bool) -> None:
-    front = f"{_name(run)}: " if named else ""
+def _show_degraded(terminal: Terminal, front: str, run: Run) -> None:
     common = run.degraded.most_common()
     for line, count in common[:LINES_OF_A_LEG]:
         terminal.say(f"{front}degraded, {count} questions: {plain(line)}", style="yellow")
@@ -66,7 +77,7 @@ def _show_degraded(terminal: Terminal, run: Run, *, named: bool) -> None:
 def _table(run: Run, rows: Sequence[Row]) -> Table:
     title = f"embedder {run.embedder}, reranker {run.reranker or 'none'}"
     table = Table("questions", "n", *SHOWN, "R@5, 95%", title=title)
-    for row in _worth_showing(rows):
+    for row in telling(rows):
         flat, interval = row.metrics.as_dict(), row.intervals["R@5"]
         figures = (f"{flat[metric]:.3f}" for metric in SHOWN)
         around = f"{interval.low:.3f} to {interval.high:.3f}"
@@ -76,7 +87,7 @@ def _table(run: Run, rows: Sequence[Row]) -> Table:
 
 def _comparison(runs: Sequence[Run], rows: Sequence[Row]) -> Table:
     table = Table("questions", "n", "setting", *SHOWN_BESIDE, *(f"{name} gain" for name in GAINS))
-    for row in _worth_showing(rows):
+    for row in telling(rows):
         first = not row.gains
         flat = row.metrics.as_dict()
         table.add_row(
@@ -90,18 +101,13 @@ def _comparison(runs: Sequence[Run], rows: Sequence[Row]) -> Table:
     return table
 
 
-def _worth_showing(rows: Sequence[Row]) -> list[Row]:
-    """Without the languages when all questions are in one."""
-    languages = {row.group.name for row in rows if row.group.kind == "language"}
-    return [row for row in rows if row.group.kind != "language" or len(languages) > 1]
-
-
-def _one_setting(run: Run, rows: Sequence[Row]) -> dict[str, Any]:
+def _one_setting(questions: Sequence[LabelledQuestion], run: Run, rows: Sequence[Row]) -> dict[str, Any]:
     mine = [row for row in rows if row.setting == _name(run)]
     return {
         "name": _name(run),
         "changes": dict(run.variant.changes),
         **_figures(run),
+        **silence(questions, run.ranked).as_dict(),
         "degraded_shares": {leg: round(share, 4) for leg, share in run.degraded_shares.items()},
         "groups": [{"kind": row.group.kind, "name": row.group.name, **row.as_dict()} for row in mine],
     }
@@ -118,6 +124,10 @@ def _figures(run: Run) -> dict[str, Any]:
         "p95_ms": None if slow is None else round(slow, 1),
         "degraded": dict(run.degraded),
     }
+
+
+def _front(runs: Sequence[Run], run: Run) -> str:
+    return f"{_name(run)}: " if len(runs) > 1 else ""
 
 
 def _name(run: Run) -> str:

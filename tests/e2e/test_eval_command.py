@@ -93,11 +93,12 @@ def test_each_setting_has_its_results_and_there_is_a_picture(compared: dict[str,
 def test_a_kept_ingest_is_asked_again_with_the_same_outcome_and_no_system(
     cli: Cli, files: Path, compared: dict[str, Any]
 ) -> None:
-    done = evaluate(cli, files, "--reuse", str(files / "kept"), "--compare", "narrow:wide=1", "--json")
+    done = evaluate(cli, files, "--reuse", str(files / "kept"), "--compare", "narrow:wide=1", "--fit", "--json")
     assert done.code == 0, done.out + done.err
     assert "ingesting" not in done.err
     assert done.json["overall"] == compared["overall"]
     assert done.json["settings"][1]["groups"] == compared["settings"][1]["groups"]
+    assert {kind: fit["in_sample"]["differing"] for kind, fit in done.json["fit"].items()} == {"spaced": 0, "unspaced": 0}
     shown = evaluate(cli, files, "--reuse", str(files / "kept"), "--embedder", "hashing:32")
     assert "hashing-v1-32" in shown.out
     assert "language han" in shown.out

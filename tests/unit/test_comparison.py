@@ -18,6 +18,7 @@ from query.evaluation.labelled import LabelledQuestion, LabelledSet
 from query.evaluation.metrics import Judged, TurnRef
 from query.evaluation.plot import as_html, as_svg, charts_of
 from query.evaluation.report import as_json
+from query.evaluation.silence import silence
 from query.evaluation.variants import Variant, variants_of
 
 FIRST, LATER, NEVER = 1, 10, 0
@@ -124,12 +125,13 @@ def test_the_first_settings_figures_stay_where_programs_look_for_them() -> None:
     questions = asked(3, category="fact")
     (first,) = variants_of(load_settings(), [])
     runs = [run(first, questions, [FIRST] * 3)]
-    told = as_json(runs, outcome(questions, runs), ["a"])
+    told = as_json(questions, runs, outcome(questions, runs), ["a"])
     assert told["overall"]["R@5"] == 1
     assert told["categories"]["fact"]["n"] == 3
     assert {"embedder", "reranker", "turns", "chunks", "p50_ms", "degraded", "advice"} <= set(told)
     assert told["settings"][0]["groups"][0]["intervals"]["R@5"] == {"mean": 1, "low": 1, "high": 1}
-    assert as_json(runs, [], [])["overall"] is None
+    assert told["settings"][0]["precision@5"] == 0.2
+    assert as_json(questions, runs, [], [])["overall"] is None
 
 
 def test_advice_names_the_setting_that_is_better_with_its_gain() -> None:
@@ -212,6 +214,17 @@ def test_a_deadline_that_cuts_reranking_short_is_named_with_its_figures() -> Non
         "base: 100% of the answers were not wholly reranked, with 199 ms at p95 against deadline_ms=200: raise "
         "deadline_ms, lower wide, or choose a faster reranker"
     ]
+
+
+def test_precision_counts_the_hits_on_questions_that_nothing_answers() -> None:
+    answered, unanswerable = asked(2), [
+        LabelledQuestion(Judged(name, frozenset()), "x", "t", ()) for name in ("quiet", "loud")
+    ]  # fmt: skip
+    found = {"q0": [("s", 0), ("s", 0), ("s", 9)], "q1": [("s", 9)] * 20, "loud": [("s", n) for n in range(10)]}
+    one = silence([*answered, *unanswerable], found)
+    assert (one.precision, one.unanswerable, one.silent, one.hits) == (1 / (2 + 1 + 5), 2, 1, 2.5)
+    assert "of 2 questions without evidence 1 got no hit" in str(one)
+    assert silence(answered, {}).precision is None
 
 
 def test_each_setting_has_a_results_file_of_its_own() -> None:
