@@ -128,7 +128,7 @@ class Recaller:
         clock = Stopwatch(question.deadline_ms / 1000)
         with clock.stage("candidates"):
             pool = search.gather(question.text, question.seen, question.wide)
-        with clock.stage("ranking"):
+        with clock.stage("fusion"):
             first = first_stage(features_of(question.text, pool, self._words), weights_for(question.text))
             ranked = first[: question.wide]
         with clock.stage("rerank"):

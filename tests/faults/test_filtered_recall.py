@@ -1,0 +1,108 @@
+"""Among 100,000 turns of many tenants, a filter that leaves few turns returns every one of them, and no other."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from memory import Memory
+from producers.events import TurnEvent, utc_microseconds
+from producers.settings import load_settings
+from query.question import Question
+from query.recall import Recaller
+from workers.maintenance.index import keep_indexes_of
+from workers.stores.scope import Scope, ScopedTurn, in_scope
+
+pytestmark = [pytest.mark.storm, pytest.mark.timeout(1200)]
+
+TURNS = 100_000
+BATCH = 2_000
+FILTERS = 300
+K = 10
+START = datetime(2026, 1, 1, tzinfo=UTC)
+SUBJECTS = ("the proxy", "端口", "the heron", "证书", "a kestrel", "the backup", "部署", "retry_after")
+
+
+def events(draw: random.Random) -> list[TurnEvent]:
+    """Few large tenants and many small ones, as fleets are."""
+    made = []
+    for number in range(TURNS):
+        tenant = f"large{draw.randrange(5)}" if draw.random() < 0.7 else f"small{draw.randrange(3000)}"
+        made.append(
+            TurnEvent(
+                tenant=tenant,
+                session_id=f"s{draw.randrange(400)}",
+                turn_index=number,
+                role=draw.choice(["user", "assistant", "tool"]),
+                agent_id=f"a{draw.randrange(40)}",
+                source=draw.choice(["push", "hermes"]),
+                tags=tuple(sorted({f"x{draw.randrange(30)}" for _ in range(2)})),
+                created_at=START + timedelta(minutes=draw.randrange(500_000)) if draw.random() < 0.9 else None,
+                content=f"turn {number} about {draw.choice(SUBJECTS)} and {draw.choice(SUBJECTS)}",
+            )
+        )
+    return made
+
+
+def scope_of(draw: random.Random, tenant: str) -> Scope:
+    """A random filter within the tenant."""
+    since = START + timedelta(minutes=draw.randrange(500_000))
+    chosen = {
+        "sessions": tuple(f"s{draw.randrange(400)}" for _ in range(draw.randrange(1, 4))),
+        "agents": (f"a{draw.randrange(40)}",),
+        "roles": (draw.choice(["user", "assistant", "tool"]),),
+        "tags": (f"x{draw.randrange(30)}",),
+        "sources": ("hermes",),
+        "exclude_sessions": (f"s{draw.randrange(400)}",),
+        "since": since,
+        "until": since + timedelta(days=draw.randrange(1, 60)),
+    }
+    names = draw.sample(sorted(chosen), draw.randrange(0, 4))
+    return Scope(tenant, **{name: chosen[name] for name in names})
+
+
+def test_a_filter_that_leaves_ten_turns_returns_all_ten(tmp_path: Path) -> None:
+    draw = random.Random(11)
+    settings = load_settings(data_dir=tmp_path, embedder="hashing", reranker="none")
+    memory = Memory(settings)
+    stored = events(draw)
+    for start in range(0, TURNS, BATCH):
+        memory.store(*stored[start : start + BATCH])
+    active = memory.catalog.spaces.active()
+    assert active is not None
+    keep_indexes_of(active, memory.vectors, memory.catalog, settings)
+    scans = [
+        ScopedTurn(
+            one.tenant, one.session_id, one.agent_id, one.role, one.source, one.tags, utc_microseconds(one.created_at)
+        )
+        for one in stored
+    ]
+    recaller = Recaller.open(settings)
+    tenants = sorted({one.tenant for one in stored})
+    sizes = []
+    asked = 0
+    while asked < FILTERS:
+        tenant = draw.choice(tenants) if draw.random() < 0.5 else f"large{draw.randrange(5)}"
+        scope = scope_of(draw, tenant)
+        wanted = {one.turn_index for one, scan in zip(stored, scans, strict=True) if in_scope(scan, scope)}
+        if not wanted:
+            continue
+        asked += 1
+        sizes.append(len(wanted))
+        answer = recaller.recall(Question(f"what about {draw.choice(SUBJECTS)}?", scope, k=K))
+        found = [hit.turn_index for hit in answer.hits]
+        assert wanted.issuperset(found), scope
+        assert len(found) == len(set(found)) == min(K, len(wanted)), scope
+        assert answer.degraded == []
+        again = recaller.recall(Question(answer.query, scope, k=K))
+        assert [(hit.turn_index, hit.score) for hit in again.hits] == [
+            (hit.turn_index, hit.score) for hit in answer.hits
+        ]
+    few = sum(size <= K for size in sizes)
+    print(
+        f"\n{TURNS:,} turns, {len(tenants):,} tenants: {FILTERS} filters, {few} of which leave at most {K}: all found"
+    )
+    assert few >= FILTERS // 5
