@@ -35,7 +35,9 @@ class Silence:
         return {f"precision@{FIRST}": precision, **{f"without_evidence_{name}": one for name, one in without.items()}}
 
     def __str__(self) -> str:
-        precision = "no hit" if self.precision is None else f"{self.precision:.0%} of the first {FIRST} hits are evidence"
+        precision = (
+            "no hit" if self.precision is None else f"{self.precision:.0%} of the first {FIRST} hits are evidence"
+        )
         if not self.unanswerable:
             return precision
         return (

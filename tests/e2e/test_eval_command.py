@@ -98,7 +98,10 @@ def test_a_kept_ingest_is_asked_again_with_the_same_outcome_and_no_system(
     assert "ingesting" not in done.err
     assert done.json["overall"] == compared["overall"]
     assert done.json["settings"][1]["groups"] == compared["settings"][1]["groups"]
-    assert {kind: fit["in_sample"]["differing"] for kind, fit in done.json["fit"].items()} == {"spaced": 0, "unspaced": 0}
+    assert {kind: fit["in_sample"]["differing"] for kind, fit in done.json["fit"].items()} == {
+        "spaced": 0,
+        "unspaced": 0,
+    }
     shown = evaluate(cli, files, "--reuse", str(files / "kept"), "--embedder", "hashing:32")
     assert "hashing-v1-32" in shown.out
     assert "language han" in shown.out

@@ -47,9 +47,7 @@ def memory(settings: Settings) -> Memory:
 
 def questions() -> list[LabelledQuestion]:
     texts = ["heron by the weir", "the ferry and the quay", "rope sail", "渡船几点离开"]
-    return [
-        LabelledQuestion(Judged(f"q{n}", frozenset({("s", n)})), text, "t", ("s",)) for n, text in enumerate(texts)
-    ]
+    return [LabelledQuestion(Judged(f"q{n}", frozenset({("s", n)})), text, "t", ("s",)) for n, text in enumerate(texts)]
 
 
 @pytest.mark.parametrize("reranks", [False, True])
