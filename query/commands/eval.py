@@ -166,7 +166,7 @@ def _ingests(
     planned: list[tuple[AbstractContextManager[Ingest], list[Variant]]] = []
     for number, sharing in enumerate(shared.values(), 1):
         folder = where.keep if where.keep is None or len(shared) == 1 else where.keep / f"ingest-{number}"
-        planned.append((made(terminal, sharing[0].settings, labelled.events, digest, folder), sharing))
+        planned.append((made(sharing[0].settings, labelled.events, digest, folder), sharing))
     return planned
 
 

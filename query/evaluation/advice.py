@@ -117,6 +117,8 @@ def _by_language(runs: Sequence[Run], rows: Sequence[Row]) -> list[str]:
 def _ceiling(questions: Sequence[LabelledQuestion], run: Run) -> list[str]:
     """Whether to work on the candidates or on their order."""
     ranked, wide = run.ranked, run.variant.settings.wide
+    if run.variant.settings.min_score:
+        return []  # what was left out for its confidence may well have been a candidate
     rows = []
     for question in questions:
         evidence, found = question.judged.evidence, ranked[question.judged.query_id]

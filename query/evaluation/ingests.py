@@ -13,12 +13,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from producers.errors import NotReady, UsageError
 from producers.events import TurnEvent
 from producers.settings import Settings, shown
 from producers.terminal import Terminal
+from query.evaluation.in_child import in_child
 from query.evaluation.variants import STORED_WITH
-from query.scratch import push_and_drain, running_system, scratch_settings
+from query.scratch import push_and_drain, quiet_logs, running_system, scratch_settings
 from workers.status import gather_status
 from workers.stores.catalog import Catalog
 
@@ -64,30 +67,29 @@ class Ingest:
 
 
 @contextmanager
-def made(
-    terminal: Terminal, wanted: Settings, events: Sequence[TurnEvent], digest: str, keep: Path | None
-) -> Iterator[Ingest]:
+def made(wanted: Settings, events: Sequence[TurnEvent], digest: str, keep: Path | None) -> Iterator[Ingest]:
     """Push the events through a system of its own and wait until each can be recalled; `keep` is a new folder for it.
 
     Raises `NotReady` when they cannot be stored, or `keep` is not empty.
     """
     with scratch_settings(wanted, keep) as settings:
-        terminal.note(f"ingesting {len(events):,} turns with {settings.embedder}", style="dim")
-        with running_system(terminal, settings) as supervisor:
-            push_and_drain(terminal, settings, supervisor, events, DRAIN_TIMEOUT)
-            status = gather_status(settings)
-        note = Note(
-            format=NOTE_FORMAT,
-            events=len(events),
-            digest=digest,
-            stored_with={name: shown(name, getattr(settings, name)) for name in STORED_WITH},
-            scripts=_scripts(settings),
-            turns=status["catalog"]["turns"],
-            chunks=status["catalog"]["chunks"],
-            advice=status["advice"],
-        )
+        turns, chunks, advice, scripts = in_child(_ingest, settings, events)
+        stored_with = {name: shown(name, getattr(settings, name)) for name in STORED_WITH}
+        note = Note(NOTE_FORMAT, len(events), digest, stored_with, scripts, turns, chunks, advice)
         (settings.data_dir / NOTE).write_text(json.dumps(asdict(note), indent=1) + "\n", encoding="utf-8")
         yield Ingest(settings.data_dir, note)
+
+
+def _ingest(settings: Settings, events: Sequence[TurnEvent]) -> tuple[int, int, list[str], list[str] | None]:
+    """(turns, chunks, advice, scripts of the embedder) once all is stored."""
+    quiet_logs(settings)
+    err = Console(markup=False, emoji=False, highlight=False, stderr=True)
+    terminal = Terminal(settings, json=False, out=err, err=err)
+    terminal.note(f"ingesting {len(events):,} turns with {settings.embedder}", style="dim")
+    with running_system(terminal, settings) as supervisor:
+        push_and_drain(terminal, settings, supervisor, events, DRAIN_TIMEOUT)
+        status = gather_status(settings)
+    return status["catalog"]["turns"], status["catalog"]["chunks"], status["advice"], _scripts(settings)
 
 
 def kept(folder: Path, wanted: Settings, events: Sequence[TurnEvent], digest: str) -> Ingest:

@@ -10,6 +10,7 @@ from rich.table import Table
 from producers.terminal import Terminal, plain
 from query.evaluation.asking import Run
 from query.evaluation.comparison import ALL, Row, telling
+from query.evaluation.intervals import Gain
 from query.evaluation.labelled import LabelledQuestion
 from query.evaluation.silence import silence
 
@@ -17,8 +18,8 @@ SHOWN = ("R@1", "R@5", "R@10", "R@50", "any@5", "S@5", "MRR")
 SHOWN_BESIDE = ("R@1", "R@5", "R@10", "R@50", "MRR")
 """Fewer where the gains need room."""
 GAINS = ("R@5", "MRR")
-LINES_OF_A_LEG = 3
-"""A degraded line may hold figures, so that one leg has hundreds."""
+MOST_LINES = 5
+"""A degraded line may hold figures, so that there may be hundreds."""
 
 
 def as_json(
@@ -59,19 +60,27 @@ def show(
             terminal.say(told if len(runs) == 1 else f"{_front(runs, run)}{told}{used}")
     for run in runs:
         terminal.say(f"{_front(runs, run)}{silence(questions, run.ranked)}")
-    for run in runs:
-        _show_degraded(terminal, _front(runs, run), run)
+    _show_degraded(terminal, runs)
     for line in advice:
         terminal.say(f"advice: {plain(line)}", style="yellow")
 
 
-def _show_degraded(terminal: Terminal, front: str, run: Run) -> None:
-    common = run.degraded.most_common()
-    for line, count in common[:LINES_OF_A_LEG]:
-        terminal.say(f"{front}degraded, {count} questions: {plain(line)}", style="yellow")
-    if len(common) > LINES_OF_A_LEG:
-        shares = ", ".join(f"{leg} {share:.0%}" for leg, share in run.degraded_shares.items())
-        terminal.say(f"{front}degraded, of all answers: {shares}; --json has each line", style="yellow")
+def _show_degraded(terminal: Terminal, runs: Sequence[Run]) -> None:
+    """Each line once, with how many questions of which setting it is about; the most frequent ones."""
+    found: dict[str, dict[str, int]] = {}
+    for run in runs:
+        for line, count in run.degraded.items():
+            found.setdefault(line, {})[_name(run)] = count
+    ordered = sorted(found.items(), key=lambda one: -sum(one[1].values()))
+    for line, counts in ordered[:MOST_LINES]:
+        count = max(counts.values())
+        alike = len(counts) == len(runs) and min(counts.values()) == count
+        where = f"{count}" if alike else ", ".join(f"{one} of {name}" for name, one in counts.items())
+        terminal.say(f"degraded, {where} questions: {plain(line)}", style="yellow")
+    if len(ordered) > MOST_LINES:
+        for run in runs:
+            shares = ", ".join(f"{leg} {share:.0%}" for leg, share in run.degraded_shares.items())
+            terminal.say(f"{_front(runs, run)}degraded, of all answers: {shares}; --json has each line", style="yellow")
 
 
 def _table(run: Run, rows: Sequence[Row]) -> Table:
@@ -95,7 +104,7 @@ def _comparison(runs: Sequence[Run], rows: Sequence[Row]) -> Table:
             str(row.metrics.questions) if first else "",
             row.setting,
             *(f"{flat[metric]:.3f}" for metric in SHOWN_BESIDE),
-            *("" if first else f"{row.gains[name]}{' *' if row.gains[name].beyond_chance else ''}" for name in GAINS),
+            *("" if first else _gain(row.gains[name]) for name in GAINS),
             end_section=row.setting == _name(runs[-1]),
         )
     return table
@@ -124,6 +133,12 @@ def _figures(run: Run) -> dict[str, Any]:
         "p95_ms": None if slow is None else round(slow, 1),
         "degraded": dict(run.degraded),
     }
+
+
+def _gain(gain: Gain) -> str:
+    if not gain.differing:
+        return "same"
+    return f"{gain} *" if gain.beyond_chance else str(gain)
 
 
 def _front(runs: Sequence[Run], run: Run) -> str:

@@ -41,8 +41,8 @@ class Silence:
         if not self.unanswerable:
             return precision
         return (
-            f"{precision}; of {self.unanswerable} questions without evidence {self.silent} got no hit, and all of them "
-            f"{self.hits:.1f} on average"
+            f"{precision}; without evidence: {self.unanswerable} questions, {self.silent} of them without a hit, "
+            f"{self.hits:.1f} hits on average"
         )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from system import Cli, Result
+from system import Cli, Result, stop
+from workers.supervision.tree_state import ChildState, read_state
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
 
@@ -111,7 +113,6 @@ def test_a_kept_ingest_is_asked_again_with_the_same_outcome_and_no_system(
         (["--compare", "rerankr=none"], "did you mean reranker?"),
         (["--plot", "p.png"], "--plot p.png: name a file that ends with .html or .svg"),
         (["--keep", "a", "--reuse", "b"], "give one of them"),
-        (["--keep", "."], ".: not empty"),
     ],
 )
 def test_a_mistake_is_said_before_anything_is_ingested(cli: Cli, files: Path, args: list[str], said: str) -> None:
@@ -127,3 +128,20 @@ def test_an_empty_file_is_named(cli: Cli, files: Path) -> None:
     done = cli.run("eval", str(files / "turns.jsonl"), str(files / "empty.jsonl"))
     assert (done.code, done.out) == (2, "")
     assert done.err == f"error: {files / 'empty.jsonl'}: no line in it\n"
+
+
+def test_an_interrupted_ingest_leaves_nothing_behind(cli: Cli, files: Path, tmp_path: Path) -> None:
+    interrupted = Cli(cli.data_dir, {"TMPDIR": str(tmp_path)})
+    process = interrupted.start("eval", str(files / "turns.jsonl"), str(files / "queries.jsonl"))
+    children: list[ChildState] = []
+    deadline = time.monotonic() + 60
+    while len(children) < 5:
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        for folder in tmp_path.glob("scope-recall-*"):
+            state = read_state(folder)
+            children = [one for one in state.children if one.process] if state else []
+        time.sleep(0.02)
+    assert stop(process) == 1
+    assert [one.name for one in children if one.process and one.process.alive()] == []
+    assert list(tmp_path.glob("scope-recall-*")) == []

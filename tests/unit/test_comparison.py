@@ -223,7 +223,7 @@ def test_precision_counts_the_hits_on_questions_that_nothing_answers() -> None:
     found = {"q0": [("s", 0), ("s", 0), ("s", 9)], "q1": [("s", 9)] * 20, "loud": [("s", n) for n in range(10)]}
     one = silence([*answered, *unanswerable], found)
     assert (one.precision, one.unanswerable, one.silent, one.hits) == (1 / (2 + 1 + 5), 2, 1, 2.5)
-    assert "of 2 questions without evidence 1 got no hit" in str(one)
+    assert "without evidence: 2 questions, 1 of them without a hit, 2.5 hits on average" in str(one)
     assert silence(answered, {}).precision is None
 
 
