@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SERVE_LINE = "scope-recall serve --port 8420\n"
 UP_LINE = "scope-recall up --workers 2\n"
-IN_A_RUNNING_SYSTEM = ("docs/maintenance.md",)
+IN_A_RUNNING_SYSTEM = ("docs/maintenance.md", "docs/recall.md")
 """The other pages are for those who have not started it yet."""
 
 
