@@ -159,8 +159,9 @@ def _languages(questions: Sequence[LabelledQuestion], run: Run) -> list[str]:
 
 
 def _deadline(run: Run) -> list[str]:
-    share, slow = run.degraded_shares.get("rerank", 0.0), run.quantile_ms(0.95)
-    deadline = run.variant.settings.deadline_ms
+    deadline, slow = run.variant.settings.deadline_ms, run.quantile_ms(0.95)
+    cut = [reply for reply in run.replies if any(f"within {deadline} ms" in line for line in reply.degraded)]
+    share = len(cut) / len(run.replies)
     if not share or slow is None or slow < NEAR_DEADLINE * deadline:
         return []
     return [

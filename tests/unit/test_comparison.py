@@ -208,6 +208,8 @@ def test_a_deadline_that_cuts_reranking_short_is_named_with_its_figures() -> Non
     questions = asked(10)
     (first,) = variants_of(load_settings(deadline_ms=200), [])
     cut = ["rerank: 12 of 50 candidates were not reached within 200 ms"]
+    foreign = run(first, questions, [FIRST] * 10, ms=199.0, degraded=["rerank: x does not speak the question's script"])
+    assert advice_of(labelled(questions), [foreign], outcome(questions, [foreign])) == []
     runs = [run(first, questions, [FIRST] * 10, ms=199.0, degraded=cut)]
     advice = advice_of(labelled(questions), runs, outcome(questions, runs))
     assert advice == [
