@@ -28,7 +28,7 @@ from query.folding import fold
 from query.models import Models
 from query.passages import passages_of
 from query.question import Question
-from query.ranking import Ranked, blend, first_stage, weights_for
+from query.ranking import Features, Ranked, blend, first_stage, weights_for
 from query.recency import by_recency
 from query.why import Run, Why, why
 from query.words import WordCounts
@@ -37,6 +37,7 @@ from workers.stores.vectors import VectorStore
 
 DEADLINE_RESERVE = 0.02
 """Seconds kept back from reranking for the steps after it."""
+NO_HURRY = 3600.0
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,18 @@ class Recaller:
         except ScopeRecallError as error:
             degraded.append(f"neighbours: {error}; the hits are shown without them")
             return []
+
+    def study(self, question: Question, reranked: int) -> tuple[Pool, Features, dict[str, float]]:
+        """The candidates of a question, what they are ranked by, and the reranker's scores of the best `reranked` turns
+        by turn key, whatever time it takes: for a fit of the weights. Raises as `recall`."""
+        models = self._current.models()
+        search = CandidateSearch(self._catalog, self._vectors, models.space, models.embedder)
+        pool = search.gather(question.text, question.seen, question.wide)
+        features = features_of(question.text, pool, self._words)
+        first = first_stage(features, weights_for(question.text))[:reranked]
+        ranked, _ = self._rerank(models, question, first, pool, Stopwatch(NO_HURRY))
+        parts = {one.turn: one.parts["rerank"].raw for one in ranked if "rerank" in one.parts}
+        return pool, features, {turn: raw for turn, raw in parts.items() if raw is not None}
 
     def _rerank(
         self, models: Models, question: Question, ranked: list[Ranked], pool: Pool, clock: Stopwatch

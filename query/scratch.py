@@ -31,8 +31,7 @@ POLL = 0.2
 @contextmanager
 def scratch_settings(settings: Settings, keep: Path | None) -> Iterator[Settings]:
     """The settings on a fresh data dir with an embedded Redis; the folder goes at the end unless it is `keep`."""
-    if "log_level" not in settings.model_fields_set:
-        configure_logging("warning")  # a person watches; the children keep logs of their own
+    quiet_logs(settings)
     own = {"redis_url": None, "catalog_url": None, "vectors_uri": None}
     if keep is not None:
         if keep.is_dir() and any(keep.iterdir()):
@@ -43,6 +42,11 @@ def scratch_settings(settings: Settings, keep: Path | None) -> Iterator[Settings
         yield settings.model_copy(update={**own, "data_dir": Path(folder)})
 
 
+def quiet_logs(settings: Settings) -> None:
+    """Warnings only, unless a level was set: a person watches, and the children keep logs of their own."""
+    configure_logging(settings.log_level if "log_level" in settings.model_fields_set else "warning")
+
+
 @contextmanager
 def running_system(terminal: Terminal, settings: Settings) -> Iterator[Supervisor]:
     """The process tree of `up`, ready to work; stopped at the end."""
@@ -51,14 +55,20 @@ def running_system(terminal: Terminal, settings: Settings) -> Iterator[Superviso
         if event.what != "started":
             terminal.note(f"  {event.name}: {event.what} {event.detail}", style="dim")
 
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)  # so that the children stop in order and the scratch folder goes
+    interrupt_on_sigterm()
     share_cores(settings.workers)
     with Supervisor(settings, default_specs(settings), on_event=say) as supervisor:
         supervisor.wait_ready(READY_TIMEOUT)
         yield supervisor
+
+
+def interrupt_on_sigterm() -> None:
+    """SIGTERM becomes a Ctrl-C, so that children stop in order and the scratch folder goes."""
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
 
 
 def push_and_drain(

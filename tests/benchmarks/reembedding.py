@@ -18,8 +18,8 @@ from background import Background
 from producers.events import TurnEvent
 from producers.settings import Settings, load_settings
 from producers.stream import EventStream
-from query.labelled import LabelledSet, read_labelled_set
-from query.metrics import Metrics, evaluate
+from query.evaluation.labelled import LabelledSet, read_labelled_set
+from query.evaluation.metrics import Metrics, evaluate
 from query.question import Question
 from query.recall import Recaller
 from system import Cli

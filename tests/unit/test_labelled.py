@@ -10,7 +10,7 @@ import pytest
 
 from producers.errors import UsageError
 from producers.settings import Settings
-from query.labelled import LabelledSet, read_labelled_set
+from query.evaluation.labelled import LabelledSet, read_labelled_set
 
 
 def turn(conversation: str, session: str, **fields: Any) -> dict[str, Any]:
@@ -37,7 +37,8 @@ def test_a_conversation_is_a_tenant_of_its_own(tmp_path: Path) -> None:
 
 def test_conversations_that_one_question_searches_share_a_tenant_and_keep_their_bounds(tmp_path: Path) -> None:
     turns = [turn("a", "a1"), turn("b", "b1"), turn("c", "c1"), turn("d", "d1")]
-    read_set = read(tmp_path, turns, [question(["c1", "b1"]), question(["a1", "b1"]), question("a"), question("d")])
+    scopes = [["c1", "b1"], ["a1", "b1"], "a", "d"]
+    read_set = read(tmp_path, turns, [question(scope, query_id=f"q{n}") for n, scope in enumerate(scopes)])
     assert [event.tenant for event in read_set.events] == ["a", "a", "a", "d"]
     assert [(one.tenant, one.sessions) for one in read_set.questions] == [
         ("a", ("c1", "b1")),
@@ -83,7 +84,28 @@ def test_turn_events_and_tenants_are_taken_as_they_are(tmp_path: Path) -> None:
         ([turn("a", "a1")], [question("nobody")], "queries.jsonl, line 1: scope 'nobody' is in no turn"),
         ([turn("a", "a1")], [question(5)], "queries.jsonl, line 1: scope 5 is no conversation id"),
         ([turn("a", "a1")], [question([])], "queries.jsonl, line 1: scope [] is no conversation id"),
-        ([turn("a", "a1")], [question("a", evidence=[{"session_id": "a1"}])], "question q: evidence is a list of"),
+        ([turn("a", "a1", timestamp=5)], [], "turns.jsonl, line 1: timestamp: a time as text is due, got 5"),
+        ([turn("a", ["a1"])], [], "turns.jsonl, line 1: session_id: a text is due, got ['a1']"),
+        ([turn("a", "a1", conversation_id=7)], [], "turns.jsonl, line 1: conversation_id: a text is due, got 7"),
+        ([turn("a", "a1", role={})], [], "turns.jsonl, line 1: role: a text is due, got {}"),
+        ([turn("a", "a1", turn_index="0")], [], "turns.jsonl, line 1: turn_index: input should be a valid integer"),
+        ([turn("a", "a1")], [question(["a1", "a"])], "queries.jsonl, line 1: scope 'a' is in no turn"),
+        ([turn("a", "a1")], [question("a", query=5)], "queries.jsonl, line 1: query: a text is due, got 5"),
+        ([turn("a", "a1")], [question("a", query=" ")], "queries.jsonl, line 1: query: empty"),
+        ([turn("a", "a1")], [question("a", query="x" * 100_001)], "query: 100,001 characters, over 100,000"),
+        ([turn("a", "a1")], [question("a", query="\ud800")], "query: holds a lone surrogate"),
+        ([turn("a", "a1")], [question("a", query_id=None)], "query_id: a text is due, got None"),
+        ([turn("a", "a1")], [question("a", category=["c"])], "category: a text is due, got ['c']"),
+        ([turn("a", "a1")], [question("a"), question("a")], "line 2: query_id 'q' is that of line 1 as well"),
+        ([turn("a", "a1")], [question("a", evidence=5)], "line 1: evidence: a list of {session_id, turn_index} is due"),
+        ([turn("a", "a1")], [question("a", evidence={"session_id": "a1"})], "line 1: evidence: a list of"),
+        ([turn("a", "a1")], [question("a", evidence=["a1"])], "line 1: evidence: each is {session_id"),
+        ([turn("a", "a1")], [question("a", evidence=[{"session_id": "a1"}])], "line 1: evidence: each is {session_id"),
+        (
+            [turn("a", "a1")],
+            [question("a", evidence=[{"session_id": "a1", "turn_index": "0"}])],
+            "queries.jsonl, line 1: evidence: each is {session_id: a text, turn_index: a number}",
+        ),
     ],
 )
 def test_a_bad_line_is_named_with_what_is_wrong(
@@ -92,3 +114,20 @@ def test_a_bad_line_is_named_with_what_is_wrong(
     with pytest.raises(UsageError) as caught:
         read(tmp_path, turns, questions)
     assert said in str(caught.value)
+
+
+def test_evidence_that_is_not_where_the_question_searches_is_found_out(tmp_path: Path) -> None:
+    def at(session: str, index: int) -> list[dict[str, Any]]:
+        return [{"session_id": session, "turn_index": index}]
+
+    questions = [
+        question("a", query_id="there", evidence=at("a1", 0)),
+        question("a", query_id="unlabelled"),
+        question("a", query_id="unknown", evidence=at("a1", 9)),
+        question("a", query_id="elsewhere", evidence=at("b1", 0)),
+        question(["a1", "b1"], query_id="both", evidence=at("b1", 0)),
+    ]
+    read_set = read(tmp_path, [turn("a", "a1"), turn("b", "b1")], questions)
+    assert [one.judged.query_id for one in read_set.scored] == ["there", "unknown", "elsewhere", "both"]
+    found = [(one.judged.query_id, where) for one, where in read_set.without_evidence_in_scope()]
+    assert found == [("unknown", ("a1", 9)), ("elsewhere", ("b1", 0))]

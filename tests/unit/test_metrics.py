@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from query.metrics import CUTOFFS, Judged, TurnRef, evaluate, score_question
+from query.evaluation.metrics import CUTOFFS, Judged, TurnRef, evaluate, score_question
 
 A0, A1, A2, B0, C0 = ("a", 0), ("a", 1), ("a", 2), ("b", 0), ("c", 0)
 TURNS = st.tuples(st.sampled_from("abc"), st.integers(0, 4))

@@ -46,7 +46,7 @@ def spawn(argv: Sequence[str], log: Path, environment: Mapping[str, str] | None 
                 stderr=subprocess.STDOUT,
                 env=environment,
                 start_new_session=True,
-                preexec_fn=_die_with_parent(os.getpid()),
+                preexec_fn=die_with_parent(os.getpid()),
             )
     except (OSError, subprocess.SubprocessError) as error:
         raise NotReady(f"{argv[0]} could not be started (log: {log}): {error}") from error
@@ -104,7 +104,7 @@ def _rotate(log: Path) -> None:
         log.replace(log.with_name(log.name + ".1"))
 
 
-def _die_with_parent(parent: int) -> Callable[[], None] | None:
+def die_with_parent(parent: int) -> Callable[[], None] | None:
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None, use_errno=True).prctl  # looked up before the fork; after it only the call is left

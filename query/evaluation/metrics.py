@@ -43,13 +43,17 @@ class Metrics:
     mrr: float
     """Mean of 1 / rank of the first evidence turn, 0 when there is none (Voorhees, TREC-8 QA track, 1999)."""
 
-    def as_dict(self) -> dict[str, float]:
-        """The scorer's flat form: `n`, `R@5`, `any@5`, …, `MRR`, rounded to 4 digits."""
-        flat: dict[str, float] = {"n": self.questions}
+    def figures(self) -> dict[str, float]:
+        """By the scorer's names: `R@5`, `any@5`, …, `MRR`."""
+        flat: dict[str, float] = {}
         named = (("R", self.recall), ("any", self.any_found), ("all", self.all_found), ("S", self.session_found))
         for k in CUTOFFS:
-            flat.update({f"{name}@{k}": round(values[k], 4) for name, values in named})
-        return {**flat, "MRR": round(self.mrr, 4)}
+            flat.update({f"{name}@{k}": values[k] for name, values in named})
+        return {**flat, "MRR": self.mrr}
+
+    def as_dict(self) -> dict[str, float]:
+        """The scorer's flat form: `n`, then the figures rounded to 4 digits."""
+        return {"n": self.questions, **{name: round(value, 4) for name, value in self.figures().items()}}
 
 
 @dataclass(frozen=True)
@@ -95,13 +99,14 @@ def evaluate(questions: Iterable[Judged], results: Mapping[str, Sequence[TurnRef
         if question.category is not None:
             by_category.setdefault(question.category, []).append(row)
     return Evaluation(
-        overall=_mean(everything) if everything else None,
-        categories={name: _mean(rows) for name, rows in sorted(by_category.items())},
+        overall=mean_of(everything) if everything else None,
+        categories={name: mean_of(rows) for name, rows in sorted(by_category.items())},
         unanswered=unanswered,
     )
 
 
-def _mean(rows: Sequence[Metrics]) -> Metrics:
+def mean_of(rows: Sequence[Metrics]) -> Metrics:
+    """The means of at least one question's or more."""
     return Metrics(
         questions=len(rows),
         recall={k: fmean(row.recall[k] for row in rows) for k in CUTOFFS},

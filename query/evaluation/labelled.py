@@ -15,8 +15,9 @@ from typing import Any, get_args
 from producers.errors import InvalidEvent, UsageError
 from producers.events import Role, TurnEvent, parse_event
 from producers.settings import Settings
+from query.evaluation.metrics import Judged, TurnRef
 from query.json_lines import read_rows
-from query.metrics import Judged
+from query.question import MAX_QUESTION_CHARS
 
 ROLES = get_args(Role)
 ROLE_OF_OTHERS = {"tool_call": "tool"}
@@ -38,6 +39,12 @@ class LabelledQuestion:
     query: str
     tenant: str
     sessions: tuple[str, ...]
+    """Empty: all of the tenant."""
+
+    @property
+    def scored(self) -> bool:
+        """Whether it counts in the metrics: only with evidence."""
+        return bool(self.judged.evidence)
 
 
 @dataclass(frozen=True)
@@ -47,15 +54,36 @@ class LabelledSet:
     events: list[TurnEvent]
     questions: list[LabelledQuestion]
 
+    @property
+    def scored(self) -> list[LabelledQuestion]:
+        """The questions with evidence."""
+        return [question for question in self.questions if question.scored]
+
+    def without_evidence_in_scope(self) -> list[tuple[LabelledQuestion, TurnRef]]:
+        """Questions with evidence that no setting can find, each with the first such turn: it is in no turn of the
+        question's scope."""
+        turns = {(event.tenant, event.session_id, event.turn_index) for event in self.events}
+        found = []
+        for question in self.scored:
+            for session, index in sorted(question.judged.evidence):
+                in_scope = not question.sessions or session in question.sessions
+                if not in_scope or (question.tenant, session, index) not in turns:
+                    found.append((question, (session, index)))
+                    break
+        return found
+
 
 def read_labelled_set(turns: Path, queries: Path, settings: Settings) -> LabelledSet:
     """Read both files. Raises `UsageError` naming file, line and field."""
     rows = list(_rows(turns, TURN_NAMES, ("conversation_id", "session_id", "turn_index", "role", "content")))
+    for number, row in rows:
+        _check_texts(turns, number, row, ("conversation_id", "session_id", "role"))
     asked = list(_rows(queries, QUESTION_NAMES, ("query_id", "query", "scope")))
+    _check_questions(queries, asked)
     conversation_of = {row["session_id"]: row["conversation_id"] for _, row in rows}
     tenant_of = _tenants([row["conversation_id"] for _, row in rows], asked, conversation_of, queries)
     events = [_event(turns, number, row, tenant_of[row["conversation_id"]], settings) for number, row in rows]
-    questions = [_question(row, conversation_of, tenant_of) for _, row in asked]
+    questions = [_question(queries, number, row, conversation_of, tenant_of) for number, row in asked]
     return LabelledSet(events, questions)
 
 
@@ -67,6 +95,36 @@ def _rows(path: Path, names: Mapping[str, str], required: Iterable[str]) -> Iter
         if missing:
             raise UsageError(f"{path}, line {number}: {', '.join(missing)} missing")
         yield number, row
+
+
+def _check_texts(path: Path, number: int, row: Mapping[str, Any], names: Iterable[str]) -> None:
+    for name in names:
+        if not _is_text(row[name]):
+            raise UsageError(f"{path}, line {number}: {name}: a text is due, got {row[name]!r}")
+
+
+def _check_questions(path: Path, asked: Iterable[tuple[int, dict[str, Any]]]) -> None:
+    """What would fail only when the question is asked, after the whole ingest, or would mix two answers up."""
+    line_of: dict[str, int] = {}
+    for number, row in asked:
+        _check_texts(path, number, row, ("query",))
+        if not row["query"].strip():
+            raise UsageError(f"{path}, line {number}: query: empty; ask something, or remove the line")
+        if len(row["query"]) > MAX_QUESTION_CHARS:
+            length = len(row["query"])
+            raise UsageError(f"{path}, line {number}: query: {length:,} characters, over {MAX_QUESTION_CHARS:,}")
+        if row["query_id"] is None or isinstance(row["query_id"], (list, dict)):
+            raise UsageError(f"{path}, line {number}: query_id: a text is due, got {row['query_id']!r}")
+        if not isinstance(row.get("category"), str | None):
+            raise UsageError(f"{path}, line {number}: category: a text is due, got {row['category']!r}")
+        if _has_surrogate(row["query"]) or _has_surrogate(str(row["query_id"])):
+            raise UsageError(f"{path}, line {number}: query: holds a lone surrogate, which is not text; replace it")
+        before = line_of.setdefault(str(row["query_id"]), number)
+        if before != number:
+            raise UsageError(
+                f"{path}, line {number}: query_id {str(row['query_id'])!r} is that of line {before} as well; results "
+                "are kept by it, so each question needs its own"
+            )
 
 
 def _tenants(
@@ -88,9 +146,8 @@ def _tenants(
         scope = row["scope"]
         if not scope or not (isinstance(scope, str) or (isinstance(scope, list) and all(map(_is_text, scope)))):
             raise UsageError(f"{queries}, line {number}: scope {scope!r} is no conversation id or list of session ids")
-        unknown = [
-            name for name in ([scope] if isinstance(scope, str) else scope) if name not in parent | conversation_of
-        ]
+        known = parent if isinstance(scope, str) else conversation_of
+        unknown = [name for name in ([scope] if isinstance(scope, str) else scope) if name not in known]
         if unknown:
             raise UsageError(f"{queries}, line {number}: scope {unknown[0]!r} is in no turn")
         searched = [scope] if isinstance(scope, str) else [conversation_of[session] for session in scope]
@@ -102,6 +159,10 @@ def _tenants(
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
+
+
+def _has_surrogate(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _event(path: Path, number: int, row: dict[str, Any], tenant: str, settings: Settings) -> TurnEvent:
@@ -122,11 +183,15 @@ def _event(path: Path, number: int, row: dict[str, Any], tenant: str, settings: 
             "tags": [row["role"]] if row["role"] != role else [],
         }
         return parse_event(event, settings)
+    except TypeError:
+        raise UsageError(f"{path}, line {number}: timestamp: a time as text is due, got {stamp!r}") from None
     except (InvalidEvent, ValueError) as error:
         raise UsageError(f"{path}, line {number}: {error}") from None
 
 
-def _question(row: dict[str, Any], conversation_of: dict[str, str], tenant_of: dict[str, str]) -> LabelledQuestion:
+def _question(
+    path: Path, number: int, row: dict[str, Any], conversation_of: dict[str, str], tenant_of: dict[str, str]
+) -> LabelledQuestion:
     scope = row["scope"]
     # A conversation's scope is its own sessions, which matters where conversations share a tenant.
     if isinstance(scope, str):
@@ -135,11 +200,22 @@ def _question(row: dict[str, Any], conversation_of: dict[str, str], tenant_of: d
         tenant, sessions = tenant_of[scope], () if alone else sessions
     else:
         tenant, sessions = tenant_of[conversation_of[scope[0]]], tuple(scope)
-    try:
-        evidence = frozenset((item["session_id"], item["turn_index"]) for item in row.get("evidence") or ())
-    except (TypeError, KeyError):
-        raise UsageError(
-            f"question {row['query_id']}: evidence is a list of {{session_id, turn_index}}, got {row['evidence']!r}"
-        ) from None
-    judged = Judged(str(row["query_id"]), evidence, row.get("category"))
+    judged = Judged(str(row["query_id"]), _evidence(path, number, row), row.get("category"))
     return LabelledQuestion(judged, row["query"], tenant, sessions)
+
+
+def _evidence(path: Path, number: int, row: dict[str, Any]) -> frozenset[TurnRef]:
+    given = row.get("evidence")
+    items = [] if given is None else given
+    where = f"{path}, line {number}: evidence"
+    if not isinstance(items, list):
+        raise UsageError(f"{where}: a list of {{session_id, turn_index}} is due, got {items!r}")
+    for item in items:
+        if not (
+            isinstance(item, dict)
+            and _is_text(item.get("session_id"))
+            and isinstance(item.get("turn_index"), int)
+            and not isinstance(item["turn_index"], bool)
+        ):
+            raise UsageError(f"{where}: each is {{session_id: a text, turn_index: a number}}, got {item!r}")
+    return frozenset((item["session_id"], item["turn_index"]) for item in items)
