@@ -10,9 +10,7 @@ from workers.stores.scope import ScopedTurn
 
 
 def chunk(index: int, text: str = "", *, session: str = "s", role: str = "user", chars: int = 10) -> StoredChunk:
-    turn = ScopedTurn(
-        tenant="t", session_id=session, agent_id=None, role=role, source="push", tags=(), created_at_us=None
-    )
+    turn = ScopedTurn("t", session, None, role, "push", (), created_at_us=None, turn_index=index)
     return StoredChunk(
         vector_id=f"{session}{index}{role}",
         turn_key=f"{session}{index}{role}",

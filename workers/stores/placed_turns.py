@@ -11,10 +11,25 @@ from sqlalchemy.engine import Connection, RowMapping
 
 from workers.stores.scope import Scope, ScopedTurn, in_scope
 from workers.stores.tables import turns
-from workers.stores.turn_writer import QUERY_VALUES
 
-_SESSION = sa.column("session_id", sa.String)
-_INDEX = sa.column("turn_index", sa.BigInteger)
+_COLUMNS = """
+    t.turn_key, t.tenant, t.session_id, t.turn_index, t.role, t.agent_id, t.speaker, t.source, t.tags, t.created_at_us,
+    substr(t.content, 1, :chars) AS text, length(t.content) AS chars
+"""
+# By hand: a pair in an IN list is looked up by the tenant alone (43 ms instead of 2 with 200,000 turns), and a list of
+# VALUES is compiled anew by SQLAlchemy each time (40 ms instead of 9 for 900 places). CROSS JOIN keeps SQLite from
+# going through the tenant's turns instead of the places (800 ms).
+_SQLITE = sa.text(f"""
+    SELECT {_COLUMNS} FROM json_each(:places) AS place CROSS JOIN turns AS t
+    WHERE t.tenant = :tenant
+    AND t.session_id = json_extract(place.value, '$[0]') AND t.turn_index = json_extract(place.value, '$[1]')
+""")
+_POSTGRESQL = sa.text(f"""
+    SELECT {_COLUMNS}
+    FROM unnest(CAST(:sessions AS text[]), CAST(:indexes AS bigint[])) AS place(session_id, turn_index)
+    JOIN turns AS t ON t.session_id = place.session_id AND t.turn_index = place.turn_index
+    WHERE t.tenant = :tenant
+""")
 
 Place = tuple[str, int]
 """(session_id, turn_index)."""
@@ -39,18 +54,16 @@ class PlacedTurn:
 
 def placed_turns(connection: Connection, places: Collection[Place], scope: Scope, chars: int) -> list[PlacedTurn]:
     """The turns in scope at these places, each with its first `chars` characters, in order of place."""
-    content = sa.func.substr(turns.c.content, 1, chars).label("text")
-    columns = [column for column in turns.c if column.name not in ("content", "metadata")]
-    query = sa.select(*columns, content, sa.func.length(turns.c.content).label("chars"))
-    found = []
+    if not places:
+        return []
     ordered = sorted(places)
-    for start in range(0, len(ordered), QUERY_VALUES // 2):
-        # Joined, since SQLite looks a pair in an IN list up by the tenant alone: 43 ms instead of 2 with 200,000 turns.
-        wanted = sa.values(_SESSION, _INDEX, name="wanted").data(ordered[start : start + QUERY_VALUES // 2]).cte()
-        same = sa.and_(turns.c.session_id == wanted.c.session_id, turns.c.turn_index == wanted.c.turn_index)
-        here = query.select_from(wanted.join(turns, same)).where(turns.c.tenant == scope.tenant)
-        found += [_placed(row) for row in connection.execute(here).mappings()]
-    return sorted((one for one in found if in_scope(one.turn, scope)), key=lambda one: (one.place, one.turn_key))
+    query, asked = _SQLITE, dict[str, object](places=json.dumps(ordered))
+    if connection.dialect.name != "sqlite":
+        sessions, indexes = zip(*ordered, strict=True)
+        query, asked = _POSTGRESQL, {"sessions": list(sessions), "indexes": list(indexes)}
+    rows = connection.execute(query, {**asked, "tenant": scope.tenant, "chars": chars}).mappings()
+    found = [one for row in rows if in_scope((one := _placed(row)).turn, scope)]
+    return sorted(found, key=lambda one: (one.place, one.turn_key))
 
 
 def nth_newest(connection: Connection, tenant: str, session: str, number: int) -> int:
