@@ -23,22 +23,23 @@ class Rerankers:
     def choose(self, question: str) -> Reranker | None:
         """The reranker for `question`; None for the setting `none`.
 
-        `auto` is the packaged English model, and for scripts that it does not speak the packaged multilingual one.
+        `auto` is the packaged multilingual model; where it is not installed, the packaged English one.
         Raises `ModelError` when the chosen one cannot be loaded or does not speak the question's scripts.
         """
         name = self._settings.reranker
         if name != "auto":
             return _speaking(self._load(name), question)
-        foreign = foreign_scripts(question, PACKAGED_SCRIPTS)
-        if not foreign:
-            return self._load(PACKAGED)
         try:
             return self._load(MULTILINGUAL)
         except ModelError as error:
+            missing = error
+        foreign = foreign_scripts(question, PACKAGED_SCRIPTS)
+        if foreign:
             raise ModelError(
                 f"{PACKAGED} does not speak the question's script ({', '.join(foreign)}), and the one that would is "
-                f"not there: {error}"
-            ) from error
+                f"not there: {missing}"
+            )
+        return self._load(PACKAGED)
 
     def _load(self, name: str) -> Reranker | None:
         with self._lock:

