@@ -2,7 +2,7 @@
 
     x     = z(cosine) + lexical · z(BM25 with neighbours) + length · z(log length)
     first = x on 0 to 1, + previous · that of the turn before, + following · that of the turn after
-    final = z(first) + rerank · z(reranker), over the best of the first stage
+    final = z(first) + rerank · z(reranker) + rerank_length · z(log length), over the best of the first stage
 
 z is (score - mean) / deviation over the candidates: scores of models of any scale can be added, a leg that is constant
 or empty says nothing, and one that stands out counts for as much as it stands out. Ranks instead (RRF) lose that: R@5
@@ -32,11 +32,13 @@ class Weights:
     length: float = 0.3
     previous: float = 0.2
     following: float = 0.1
-    rerank: float = 1.2
+    rerank: float = 0.8
+    rerank_length: float = 0.2
+    """Length again, beside the reranker: a short turn has a good match for each word more easily than it says much."""
 
 
 SPACED = Weights()
-UNSPACED = Weights(lexical=0.4, length=0.5, previous=0.15, following=0.1, rerank=1.0)
+UNSPACED = Weights(lexical=0.4, length=0.5, previous=0.15, following=0.1)
 """Of questions in scripts without spaces: their terms are characters and pairs, which say less than words."""
 UNSPACED_SCRIPTS = ("han", "kana", "thai")
 
@@ -121,10 +123,10 @@ def first_stage(features: Features, weights: Weights = SPACED) -> list[Ranked]:
     return found
 
 
-def blend(first: Sequence[Ranked], reranked: Sequence[float | None], weight: float) -> list[Ranked]:
+def blend(first: Sequence[Ranked], reranked: Sequence[float | None], weights: Weights = SPACED) -> list[Ranked]:
     """Blend a reranker's scores into the first stage's, which are given best first. None: not reached in time.
 
-    Those it reached are ordered by z(first stage) + weight · z(reranker) over the reached; those it did not follow them
+    Those it reached are ordered by the sum that this file begins with, over the reached; those it did not follow them
     in first-stage order, since nothing it has not read may pass what it has. When it reached none, the first stage
     stands. Raises ValueError for lengths that differ and for a score that is not finite.
     """
@@ -137,7 +139,11 @@ def blend(first: Sequence[Ranked], reranked: Sequence[float | None], weight: flo
     if not np.isfinite(raw).all():
         raise ValueError(f"a reranker's score is {raw[~np.isfinite(raw)][0]}, which cannot be ranked")
     scaled = standard(raw)
-    mixed = unit(standard(np.array([one.score for one, _ in reached])) + weight * scaled)
+    mixed = standard(np.array([one.score for one, _ in reached])) + weights.rerank * scaled
+    lengths = [one.parts["length"].raw for one, _ in reached if "length" in one.parts]
+    if len(lengths) == len(reached):
+        mixed += weights.rerank_length * standard(np.array(lengths, float))
+    mixed = unit(mixed)
     rest = [one for one, score in zip(first, reranked, strict=True) if score is None]
     lowest = 0.5 if rest else 0.0  # where the reached end, so that those below have room
     turns = [one.turn for one, _ in reached]

@@ -215,7 +215,7 @@ class Recaller:
                 f"rerank: {left_out} of {len(scores)} candidates were not reached within {question.deadline_ms} ms; "
                 "they keep their place in the fused order. Raise deadline_ms, or choose a faster reranker"
             )
-        return blend(ranked, scores, weights_for(question.text).rerank), reranker.name
+        return blend(ranked, scores, weights_for(question.text)), reranker.name
 
 
 class Stopwatch:

@@ -42,7 +42,7 @@ class Gathered:
 def ranked(gathered: Gathered, weights: Weights) -> list[TurnRef]:
     """The turns of the wide pass, best first, as recall ranks them with these weights."""
     first = first_stage(gathered.features, weights)[: gathered.wide]
-    final = blend(first, [gathered.reranked.get(one.turn) for one in first], weights.rerank)
+    final = blend(first, [gathered.reranked.get(one.turn) for one in first], weights)
     return [gathered.places[one.turn] for one in final]
 
 

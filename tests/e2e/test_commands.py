@@ -127,7 +127,8 @@ def test_each_filter_keeps_exactly_what_it_names(running: Cli) -> None:
         (["--role", "user", "--tag", "blue"], []),
     ]
     for args, expected in cases:
-        found = {(hit["session_id"], hit["turn_index"]) for hit in running.recalled("filters", "filters", *args)}
+        hits = running.recalled("filters", "filters", "--no-fold", *args)
+        found = {(hit["session_id"], hit["turn_index"]) for hit in hits}
         assert found == {rows[n][:2] for n in expected}, args
 
 

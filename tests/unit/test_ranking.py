@@ -116,7 +116,7 @@ def test_a_legs_scale_and_origin_do_not_matter(cosine: list[float], factor: floa
 
 
 def test_a_blend_is_the_sum_of_both_standard_scores() -> None:
-    mixed = blend([hit("a", 0.9), hit("b", 0.7), hit("c", 0.5)], [-2.0, 6.0, 2.0], weight=3.0)
+    mixed = blend([hit("a", 0.9), hit("b", 0.7), hit("c", 0.5)], [-2.0, 6.0, 2.0], Weights(rerank=3.0))
     summed = standard(np.array([0.9, 0.7, 0.5])) + 3 * standard(np.array([-2.0, 6.0, 2.0]))
     assert order(mixed) == ["b", "c", "a"]
     assert scores(mixed) == pytest.approx(dict(zip("abc", unit(summed), strict=True)))
@@ -125,7 +125,7 @@ def test_a_blend_is_the_sum_of_both_standard_scores() -> None:
 
 def test_the_unreached_follow_the_reached_in_first_stage_order() -> None:
     first = [hit("a", 0.9), hit("b", 0.8), hit("c", 0.7), hit("d", 0.6), hit("e", 0.5)]
-    mixed = blend(first, [1.0, 5.0, None, None, None], weight=4.0)
+    mixed = blend(first, [1.0, 5.0, None, None, None], Weights(rerank=4.0))
     assert order(mixed) == ["b", "a", "c", "d", "e"]
     assert [found.score for found in mixed] == sorted((found.score for found in mixed), reverse=True)
     assert "rerank" not in mixed[2].parts
@@ -133,20 +133,20 @@ def test_the_unreached_follow_the_reached_in_first_stage_order() -> None:
 
 def test_when_the_reranker_reached_none_the_first_stage_stands() -> None:
     first = [hit("b", 0.9), hit("a", 0.8)]
-    assert blend(first, [None, None], 1.0) == first
-    assert blend([], [], 1.0) == []
+    assert blend(first, [None, None]) == first
+    assert blend([], []) == []
 
 
 def test_a_reranker_that_scores_all_alike_leaves_the_order() -> None:
     first = [hit("b", 0.9), hit("a", 0.8), hit("c", 0.8)]
-    assert order(blend(first, [0.1, 0.1, 0.1], 9.0)) == ["b", "a", "c"]
+    assert order(blend(first, [0.1, 0.1, 0.1], Weights(rerank=9.0))) == ["b", "a", "c"]
 
 
 def test_a_blend_refuses_scores_that_cannot_be_ranked() -> None:
     with pytest.raises(ValueError, match="2 candidates, 1 reranked"):
-        blend([hit("a", 0.9), hit("b", 0.8)], [1.0], 1.0)
+        blend([hit("a", 0.9), hit("b", 0.8)], [1.0])
     with pytest.raises(ValueError, match="a reranker's score is nan"):
-        blend([hit("a", 0.9)], [math.nan], 1.0)
+        blend([hit("a", 0.9)], [math.nan])
 
 
 @given(st.lists(EIGHTHS, min_size=1, max_size=8, unique=True), st.data())
@@ -154,7 +154,7 @@ def test_a_blend_keeps_every_candidate_and_what_was_read_stays_ahead(values: lis
     first = [hit(f"c{number}", float(score)) for number, score in enumerate(unit(np.sort(values)[::-1]))]
     scored = data.draw(st.lists(st.none() | EIGHTHS, min_size=len(first), max_size=len(first)))
     reached = {found.turn for found, score in zip(first, scored, strict=True) if score is not None}
-    mixed = blend(first, scored, 1.5)
+    mixed = blend(first, scored)
     assert {found.turn for found in mixed[: len(reached)]} == reached
     assert sorted(order(mixed)) == sorted(order(first))
     unread = [found.turn for found in first if found.turn not in reached]
@@ -174,3 +174,10 @@ def test_a_blend_keeps_every_candidate_and_what_was_read_stays_ahead(values: lis
 )
 def test_the_weights_are_those_of_the_questions_language(question: str, weights: Weights) -> None:
     assert weights_for(question) == weights
+
+
+def test_of_turns_that_a_reranker_likes_alike_the_one_that_says_more_comes_first() -> None:
+    first = first_stage(features([0.5, 0.5], chars=[20, 500]), Weights(length=0.0))
+    assert order(first) == ["t0", "t1"]
+    assert order(blend(first, [0.3, 0.3], Weights(rerank_length=0.2))) == ["t1", "t0"]
+    assert order(blend(first, [0.3, 0.3], Weights(rerank_length=0.0))) == ["t0", "t1"]
