@@ -116,6 +116,11 @@ class Recaller:
         models = Models(settings, active, catalog.spaces.written())
         return cls(settings, catalog, VectorStore(settings.vectors_location), models)
 
+    def warm_up(self) -> None:
+        """Load the models and the vector store's library now rather than with the first question."""
+        self._current.models().load()
+        self._vectors.connect()
+
     def recall(self, question: Question) -> Answer:
         """Answer one question. Raises only when no leg can search at all."""
         loading = Stopwatch(0)

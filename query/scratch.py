@@ -33,7 +33,7 @@ def scratch_settings(settings: Settings, keep: Path | None) -> Iterator[Settings
     """The settings on a fresh data dir with an embedded Redis; the folder goes at the end unless it is `keep`."""
     if "log_level" not in settings.model_fields_set:
         configure_logging("warning")  # a person watches; the children keep logs of their own
-    own = {"redis_url": None, "catalog_url": None, "vectors_uri": None}
+    own = {"redis_url": None, "catalog_url": None, "vectors_uri": None, "serve": False}
     if keep is not None:
         if keep.is_dir() and any(keep.iterdir()):
             raise NotReady(f"{keep}: not empty; name a new folder, so that nothing of yours is mixed in")
