@@ -113,12 +113,5 @@ class Canary:
 def canary_at(moment: datetime) -> TurnEvent:
     """The turn as it is said at this moment; a later one's content sorts behind it. Pure."""
     content = f"The canary was here at {moment.isoformat(timespec='microseconds')}."
-    return TurnEvent(
-        tenant=CANARY_TENANT,
-        session_id="canary",
-        turn_index=0,
-        role="system",
-        content=content,
-        source="canary",
-        tags=(),
-    )
+    always = {"tenant": CANARY_TENANT, "session_id": "canary", "turn_index": 0, "role": "system", "source": "canary"}
+    return TurnEvent.model_validate(always | {"content": content})

@@ -23,6 +23,8 @@ from workers.supervision.tree_state import mark_ready
 
 GRACE_SECONDS = 10
 """What requests under way get when the service is stopped; twice the time that a recall takes by default."""
+KEEP_ALIVE_SECONDS = 75
+"""An idle connection is kept: longer than proxies keep theirs, so that none is closed while a request is on its way."""
 WAIT_SECONDS = 5.0
 """Between two tries at a port that is taken."""
 
@@ -71,6 +73,7 @@ def serve(terminal: Terminal, wait: bool) -> int:
         access_log=False,
         server_header=False,
         proxy_headers=False,  # nothing here depends on what a caller says of its address
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     server = Server(config, terminal, url_of(listener))
