@@ -142,8 +142,7 @@ def valid_event(data: bytes | str | dict[str, Any]) -> TurnEvent:
         return TurnEvent.model_validate(data) if isinstance(data, dict) else TurnEvent.model_validate_json(data)
     except ValidationError as error:
         quiet = _explain(error, data, values=False)
-        first = error.errors(include_url=False, include_input=False)[0]["loc"]
-        raise InvalidEvent(_explain(error, data), without_values=quiet, field=".".join(map(str, first))) from None
+        raise InvalidEvent(_explain(error, data), without_values=quiet, field=_first_field(error, quiet)) from None
     except ValueError as error:  # a lone surrogate in the JSON text itself
         raise InvalidEvent(f"not valid UTF-8: {error}") from None
 
@@ -194,6 +193,13 @@ def _explain(error: ValidationError, data: object, *, values: bool = True) -> st
             message = item["msg"].removeprefix("Value error, ")
             problems.append(f"{field}: {message[0].lower()}{message[1:]}{got(item['input'])}")
     return "; ".join(problems)
+
+
+def _first_field(error: ValidationError, explained: str) -> str:
+    """The field that is wrong; text that is not JSON has none but the one that its explanation may name."""
+    named = explained.partition(":")[0]
+    place = error.errors(include_url=False, include_input=False)[0]["loc"]
+    return ".".join(map(str, place)) or (named if named in TurnEvent.model_fields else "")
 
 
 def _json_problem(reason: str, data: object) -> str:

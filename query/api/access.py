@@ -52,10 +52,12 @@ class Caller:
 
 
 def needs(right: Right) -> Any:
-    """A route's parameter: its `Caller`, who has this right. Raises `HTTPException` 403."""
+    """A route's parameter: its `Caller`, who has this right. Raises `HTTPException` 403, or 415 when it is no JSON."""
 
     async def checked(request: Request, _: Any = Depends(_documented)) -> Caller:
         caller: Caller = request.state.caller
+        if request.method == "POST" and not _JSON.match(request.headers.get("content-type", "")):
+            raise HTTPException(415, "send JSON, with the header `Content-Type: application/json`")
         if not caller.may(right):
             raise HTTPException(403, f"this key lacks the right {right!r}; its rights are given when it is created")
         return caller
@@ -80,8 +82,6 @@ class AccessGate:
             scope.setdefault("state", {})["caller"] = caller
             if caller.key is not None:
                 self._rates.take(caller.key.id)
-            if scope["method"] == "POST" and not _JSON.match(headers.get("content-type", "")):
-                raise HTTPException(415, "send JSON, with the header `Content-Type: application/json`")
         await self._app(scope, receive, send)
 
     def _caller(self, authorization: str | None, host: str) -> Caller:

@@ -81,7 +81,7 @@ def _explain(item: dict[str, Any]) -> str:
         return f"{field}: missing"
     if item["type"] == "timezone_aware":
         return f"{field}: {_shorten(item['input'])} has no time zone; add an offset, such as Z or +08:00"
-    message = item["msg"]
+    message = item["msg"].removeprefix("Value error, ")
     return f"{field}: {message[0].lower()}{message[1:]}, got {_shorten(item['input'])}"
 
 

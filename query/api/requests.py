@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from producers.errors import UsageError
 from producers.events import Identifier, Role, TurnEvent
@@ -21,9 +21,17 @@ MAX_DEADLINE_MS = 600_000
 MAX_TURNS = 1000
 """Turns in one body: what is validated at once."""
 
+
+def _text(value: object) -> object:
+    """Not strict, a moment might be a number of seconds; a forget by a mistaken number is not undone."""
+    if not isinstance(value, str):
+        raise ValueError("a time as text is due, such as 2026-01-31T09:00:00+08:00")  # noqa: TRY004  # pydantic's own
+    return value
+
+
 # Strict, except that JSON has neither tuples nor times.
 Names = Annotated[tuple[Identifier, ...], Field(strict=False)]
-Moment = Annotated[AwareDatetime, Field(strict=False)]
+Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_text)]
 
 TURN_EXAMPLE: dict[str, Any] = {
     "tenant": "acme",

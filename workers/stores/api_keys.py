@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 import secrets
 import time
 from collections.abc import Iterable
@@ -31,6 +32,10 @@ DEFAULT_RIGHTS: tuple[Right, ...] = ("push", "recall")
 PREFIX = "sr_"
 ID_BYTES = 6
 SECRET_BYTES = 32
+_SHAPE = re.compile(rf"{PREFIX}([0-9a-f]{{{2 * ID_BYTES}}})_([A-Za-z0-9_-]{{43}})")
+"""Of a key's text: its id and its secret."""
+_UNFIT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+"""What no turn's tenant can hold."""
 _NOBODY = "0" * 64
 """Compared with when there is no such key, so that this takes as long as when there is."""
 
@@ -97,12 +102,14 @@ class ApiKeys:
 
     def find(self, text: str) -> ApiKey | None:
         """The good key with this text; None when there is none. Takes the same time wherever a secret differs."""
-        key_id, _, secret = text.removeprefix(PREFIX).partition("_")
+        shape = _SHAPE.fullmatch(text)
+        if shape is None:
+            return None
+        key_id, secret = shape.groups()
         with reading(self._engine) as connection:
             row = connection.execute(sa.select(table).where(table.c.id == key_id)).mappings().first()
         same = hmac.compare_digest(_digest(secret), row["secret_digest"] if row else _NOBODY)
-        good = same and row is not None and row["revoked_at_us"] is None and text.startswith(PREFIX)
-        return _key(row) if good and row is not None else None
+        return _key(row) if same and row is not None and row["revoked_at_us"] is None else None
 
     def ever(self, *, good: bool = False) -> bool:
         """Whether there ever was a key; with `good`: whether one works now."""
@@ -116,6 +123,8 @@ class ApiKeys:
 def _check(tenant: str, name: str) -> None:
     if not 1 <= len(tenant) <= MAX_ID_CHARS:
         raise UsageError(f"tenant: {len(tenant)} characters; an id has 1 to {MAX_ID_CHARS}")
+    if _UNFIT.search(tenant + name):
+        raise UsageError("tenant, name: control characters and lone surrogates cannot be part of one")
     if tenant == CANARY_TENANT:
         raise UsageError(f"tenant {tenant!r} is the query service's own; choose another name")
     if len(name) > MAX_ID_CHARS:
@@ -123,7 +132,7 @@ def _check(tenant: str, name: str) -> None:
 
 
 def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
+    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def _key(row: RowMapping | dict[str, Any]) -> ApiKey:
