@@ -118,7 +118,7 @@ class Settings(BaseSettings):
     api_rate: float = Field(500.0, ge=0, description="Requests a second that one key may make; 0: no limit.")
     api_recalls: int = Field(2, ge=1, le=64, description="Recalls that run at once.")
     api_recalls_waiting: int = Field(
-        32, ge=0, le=10_000, description="Recalls that may wait for their turn; more are answered with 429."
+        8, ge=0, le=10_000, description="Recalls that may wait for their turn; more are answered with 429."
     )
     api_ready_seconds: float = Field(
         60.0, gt=0, description="Seconds that a canary's success counts for /readyz, before the next one is sent."

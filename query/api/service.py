@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 FORGETS_WAITING = 8
 STATUSES_WAITING = 16
+LOADING_SECONDS = 10.0
+"""That a model which is being loaded is waited for at the end: a process that ends amid it may crash."""
 WARM_UP_SECONDS = 2.0
 """Between two looks whether there is anything stored to load the models for."""
 
@@ -63,6 +65,7 @@ class Service:
         self.appender.close()
         for line in (self.recalls, self.forgets, self.statuses, self._canary_line):
             line.close()
+        self._warming.join(LOADING_SECONDS)
 
     def _warm_up(self) -> None:
         while not self._stopping.is_set():

@@ -8,7 +8,6 @@ from contextlib import closing, contextmanager
 import click
 from rich.table import Table
 
-from producers.errors import NotReady
 from producers.terminal import DONE, HELP_OPTIONS, Terminal, command, examples, plain
 from workers.stores.api_keys import DEFAULT_RIGHTS, RIGHTS, ApiKey, ApiKeys, Right
 from workers.stores.catalog import Catalog
@@ -40,7 +39,7 @@ def keys() -> None:
 @click.option("--name", default="", help="What people call it, for the list.")
 def create(terminal: Terminal, tenant: str, rights: tuple[Right, ...], name: str) -> int:
     """Make a key. It is shown here and never again: only a digest of it is stored."""
-    with _api_keys(terminal) as stored:
+    with _api_keys(terminal, create=True) as stored:  # before anything is stored
         key, text = stored.create(tenant, rights, name)
     if terminal.json:
         terminal.emit(key.as_json() | {"key": text})
@@ -56,13 +55,8 @@ def create(terminal: Terminal, tenant: str, rights: tuple[Right, ...], name: str
 @command(name="list", short_help="Show the keys, without their secrets.", epilog=examples("scope-recall keys list"))
 def list_(terminal: Terminal) -> int:
     """Show every key there ever was: id, tenant, rights, and whether it is revoked."""
-    try:
-        with _api_keys(terminal, create=False) as stored:
-            found = stored.all()
-    except NotReady:
-        if terminal.settings.catalog_location != terminal.settings.data_dir / "catalog.db":
-            raise
-        found = []  # no catalog yet, so no keys
+    with _api_keys(terminal) as stored:
+        found = stored.all()
     if terminal.json:
         terminal.emit({"keys": [key.as_json() for key in found]})
     elif found:
@@ -90,7 +84,7 @@ for subcommand in (create, list_, revoke):
 
 
 @contextmanager
-def _api_keys(terminal: Terminal, *, create: bool = True) -> Iterator[ApiKeys]:
+def _api_keys(terminal: Terminal, *, create: bool = False) -> Iterator[ApiKeys]:
     with closing(Catalog.open(terminal.settings.catalog_location, create=create)) as catalog:
         yield catalog.api_keys
 
