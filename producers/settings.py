@@ -116,7 +116,7 @@ class Settings(BaseSettings):
     api_body_bytes: int = Field(8 << 20, ge=1024, description="Largest body of a request, in bytes.")
     api_timeout: float = Field(60.0, gt=0, description="Seconds that a request's body, and then its answer, may take.")
     api_rate: float = Field(500.0, ge=0, description="Requests a second that one key may make; 0: no limit.")
-    api_recalls: int = Field(2, ge=1, le=64, description="Recalls that run at once.")
+    api_recalls: int = Field(4, ge=1, le=64, description="Recalls that run at once.")
     api_recalls_waiting: int = Field(
         8, ge=0, le=10_000, description="Recalls that may wait for their turn; more are answered with 429."
     )
