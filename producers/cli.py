@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from producers.errors import InvalidEvent, RetryableError, UsageError
-from producers.events import TurnEvent, parse_event
+from producers.events import TurnEvent, parse_pushed
 from producers.settings import ENV_PREFIX, LANES, Lane, Settings, shown
 from producers.spool import FOLDER
 from producers.stream import EventStream
@@ -87,7 +87,7 @@ def _push_lines(source: BinaryIO, stream: EventStream, terminal: Terminal, repor
             try:
                 if line is None:
                     raise InvalidEvent(f"line longer than {line_limit(terminal.settings):,} bytes")
-                batch.append(parse_event(line, terminal.settings))
+                batch.append(parse_pushed(line, terminal.settings))
             except InvalidEvent as error:
                 report.reject(number, str(error))
             if len(batch) >= BATCH:

@@ -39,8 +39,10 @@ class SettingsError(UsageError):
 class InvalidEvent(UsageError):
     """A turn event breaks a limit."""
 
-    def __init__(self, message: str, *, without_values: str | None = None) -> None:
+    def __init__(self, message: str, *, without_values: str | None = None, field: str = "") -> None:
         super().__init__(message)
+        self.field = field
+        """The first field that is wrong; empty when it is the event as a whole."""
         self.without_values = without_values or message
         """The message for logs and dead letters, which never hold what a turn says."""
 

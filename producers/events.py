@@ -23,6 +23,8 @@ Role = Literal["user", "assistant", "system", "tool"]
 MAX_ID_CHARS = 256
 MAX_TAGS = 64
 MAX_TURN_INDEX = 2**63 - 1
+CANARY_TENANT = "scope-recall canary"
+"""Whose turns the query service pushes and recalls to see that the path works; nobody else may have this name."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -126,12 +128,21 @@ def parse_event(data: bytes | str | dict[str, Any], settings: Settings) -> TurnE
     return event
 
 
+def parse_pushed(data: bytes | str | dict[str, Any], settings: Settings) -> TurnEvent:
+    """The same for an event that somebody pushes: the canary's tenant is refused too."""
+    event = parse_event(data, settings)
+    if event.tenant == CANARY_TENANT:
+        raise InvalidEvent(f"tenant: {CANARY_TENANT!r} is the query service's own; choose another name", field="tenant")
+    return event
+
+
 def valid_event(data: bytes | str | dict[str, Any]) -> TurnEvent:
     """The same without the limits on sizes, which are settings."""
     try:
         return TurnEvent.model_validate(data) if isinstance(data, dict) else TurnEvent.model_validate_json(data)
     except ValidationError as error:
-        raise InvalidEvent(_explain(error, data), without_values=_explain(error, data, values=False)) from None
+        quiet = _explain(error, data, values=False)
+        raise InvalidEvent(_explain(error, data), without_values=quiet, field=_first_field(error, quiet)) from None
     except ValueError as error:  # a lone surrogate in the JSON text itself
         raise InvalidEvent(f"not valid UTF-8: {error}") from None
 
@@ -142,18 +153,20 @@ def check_sizes(event: TurnEvent, settings: Settings) -> None:
     if size > settings.max_content_bytes:
         raise InvalidEvent(
             f"content: {size:,} bytes, over the limit of {settings.max_content_bytes:,}; "
-            "split the turn, or raise max_content_bytes"
+            "split the turn, or raise max_content_bytes",
+            field="content",
         )
     try:
         size = len(json.dumps(event.metadata, ensure_ascii=False, allow_nan=False).encode())
     except (TypeError, ValueError) as error:
-        raise InvalidEvent(f"metadata: not JSON in UTF-8: {error}") from None
+        raise InvalidEvent(f"metadata: not JSON in UTF-8: {error}", field="metadata") from None
     except RecursionError:
-        raise InvalidEvent("metadata: nested too deeply to be kept; flatten it") from None
+        raise InvalidEvent("metadata: nested too deeply to be kept; flatten it", field="metadata") from None
     if size > settings.max_metadata_bytes:
         raise InvalidEvent(
             f"metadata: {size:,} bytes of JSON, over the limit of {settings.max_metadata_bytes:,}; "
-            "leave out what recall does not need, or raise max_metadata_bytes"
+            "leave out what recall does not need, or raise max_metadata_bytes",
+            field="metadata",
         )
 
 
@@ -180,6 +193,13 @@ def _explain(error: ValidationError, data: object, *, values: bool = True) -> st
             message = item["msg"].removeprefix("Value error, ")
             problems.append(f"{field}: {message[0].lower()}{message[1:]}{got(item['input'])}")
     return "; ".join(problems)
+
+
+def _first_field(error: ValidationError, explained: str) -> str:
+    """The field that is wrong; text that is not JSON has none but the one that its explanation may name."""
+    named = explained.partition(":")[0]
+    place = error.errors(include_url=False, include_input=False)[0]["loc"]
+    return ".".join(map(str, place)) or (named if named in TurnEvent.model_fields else "")
 
 
 def _json_problem(reason: str, data: object) -> str:

@@ -118,8 +118,18 @@ class Settings(BaseSettings):
     context_order: Literal["relevance", "time"] = Field("relevance", description="Order of what the block shows.")
     context_template: str = Field(DEFAULT_TEMPLATE, description="How the block is written.", validate_default=True)
 
-    api_key: str | None = Field(
-        None, min_length=1, description="Bearer token the query service asks for; unset: loopback only.", repr=False
+    serve: bool = Field(True, description="Whether `up` runs the query service.")
+    api_host: str = Field("127.0.0.1", min_length=1, description="Address of the query service; others need a key.")
+    api_port: int = Field(8420, ge=0, le=65535, description="Port of the query service; 0 picks a free one.")
+    api_body_bytes: int = Field(8 << 20, ge=1024, description="Largest body of a request, in bytes.")
+    api_timeout: float = Field(60.0, gt=0, description="Seconds that a request's body, and then its answer, may take.")
+    api_rate: float = Field(500.0, ge=0, description="Requests a second that one key may make; 0: no limit.")
+    api_recalls: int = Field(4, ge=1, le=64, description="Recalls that run at once.")
+    api_recalls_waiting: int = Field(
+        8, ge=0, le=10_000, description="Recalls that may wait for their turn; more are answered with 429."
+    )
+    api_ready_seconds: float = Field(
+        60.0, gt=0, description="Seconds that a canary's success counts for /readyz, before the next one is sent."
     )
 
     compact_cron: str = Field("7 * * * *", description="When fragments are joined and old versions removed.")

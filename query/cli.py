@@ -30,7 +30,8 @@ _SUBCOMMANDS = {
     "intake": ("workers.commands.parts", "Run the intake: stream to ingest jobs."),
     "worker": ("workers.commands.parts", "Run an ingest or maintenance worker."),
     "scheduler": ("workers.commands.parts", "Run the scheduler of maintenance jobs."),
-    "serve": ("query.commands.serve", "Run the query service: recall over HTTP."),
+    "serve": ("query.commands.serve", "Run the query service: push and recall over HTTP."),
+    "keys": ("query.commands.keys", "Create, list or revoke keys of the query service."),
 }
 """Command name → module that holds it and its line in `--help`."""
 

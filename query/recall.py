@@ -37,6 +37,7 @@ from workers.stores.vectors import VectorStore
 
 DEADLINE_RESERVE = 0.02
 """Seconds kept back from reranking for the steps after it."""
+WARM_UP = "warm up"
 NO_HURRY = 3600.0
 
 
@@ -124,6 +125,11 @@ class Recaller:
             raise NotReady("nothing has been stored yet: start `scope-recall up`, push some turns, then recall")
         models = Models(settings, active, catalog.spaces.written())
         return cls(settings, catalog, VectorStore(settings.vectors_location), models)
+
+    def warm_up(self) -> None:
+        """Load the models and the vector store's library now rather than with the first question."""
+        self._current.models().load(WARM_UP)
+        self._vectors.connect()
 
     def recall(self, question: Question) -> Answer:
         """Answer one question. Raises only when no leg can search at all."""

@@ -32,7 +32,7 @@ POLL = 0.2
 def scratch_settings(settings: Settings, keep: Path | None) -> Iterator[Settings]:
     """The settings on a fresh data dir with an embedded Redis; the folder goes at the end unless it is `keep`."""
     quiet_logs(settings)
-    own = {"redis_url": None, "catalog_url": None, "vectors_uri": None}
+    own = {"redis_url": None, "catalog_url": None, "vectors_uri": None, "serve": False}
     if keep is not None:
         if keep.is_dir() and any(keep.iterdir()):
             raise NotReady(f"{keep}: not empty; name a new folder, so that nothing of yours is mixed in")

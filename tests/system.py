@@ -63,6 +63,7 @@ class Cli:
             "SCOPE_RECALL_DATA_DIR": str(self.data_dir),
             "SCOPE_RECALL_EMBEDDER": "hashing",
             "SCOPE_RECALL_RERANKER": "none",
+            "SCOPE_RECALL_SERVE": "false",
             "COLUMNS": "160",
             **self.environment,
         }

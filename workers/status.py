@@ -8,11 +8,11 @@ from __future__ import annotations
 import socket
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import redis
 
+from producers.api_file import api_url
 from producers.connection import connect, mapped_errors
 from producers.errors import NotReady, ScopeRecallError, StreamAway
 from producers.high_water import over_high_water
@@ -30,6 +30,7 @@ from workers.spaces_overview import spaces_overview
 from workers.stores.catalog import Catalog, CatalogCounts
 from workers.stores.spaces import StoredSpace
 from workers.stores.vectors import VectorStatistics, VectorStore
+from workers.supervision.process import last_error
 from workers.supervision.redis_server import redis_log
 from workers.supervision.tree_state import read_state
 
@@ -47,6 +48,7 @@ def gather_status(settings: Settings) -> dict[str, Any]:
         raise NotReady(f"no data dir at {settings.data_dir}: start `scope-recall up`, or name another with --data-dir")
     status: dict[str, Any] = {"data_dir": str(settings.data_dir), "degraded": [], "advice": []}
     status["processes"] = _processes(settings, status["degraded"])
+    status["api"] = {"url": api_url(settings.data_dir)}
     status["degraded"] += _full_disks(settings)
     for gather in (_gather_redis, _gather_stores):
         try:
@@ -224,7 +226,9 @@ def _processes(settings: Settings, degraded: list[str]) -> dict[str, Any] | None
             f"depends on it: see whether the disk of {settings.data_dir} is full or read-only"
         )
     for child in tree.children:
+        log = settings.data_dir / "logs" / f"{child.name}.log"
         if child.state == "backoff":
-            log = Path(settings.data_dir) / "logs" / f"{child.name}.log"
             degraded.append(f"{child.name} is down ({child.last_exit}) and will be started again; its log: {log}")
+        elif child.state == "running" and not child.ready and (said := last_error(log)):
+            degraded.append(f"{child.name} runs and cannot work yet{said}")
     return asdict(tree)

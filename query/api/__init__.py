@@ -1,1 +1,1 @@
-"""The query service: recall over HTTP, for agents that do not run Python here."""
+"""The query service: turns in, recall out, over HTTP, for agents that do not run Python here."""

@@ -1,4 +1,4 @@
-"""What the query service answers when there is no result: `{"error": ...}`, always. Does I/O only by logging.
+"""What the query service answers when there is no result: a `Problem`, always. Does I/O only by logging.
 
 An error says which field is wrong and why. A mistake of ours is logged by its type and place alone: its message may
 quote what was asked.
@@ -6,9 +6,7 @@ quote what was asked.
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -18,12 +16,14 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from producers.errors import ScopeRecallError, SettingsError, UsageError
-from producers.logs import get_logger
+from producers.logs import get_logger, where
 
+MEDIA_TYPE = "application/problem+json"
+"""RFC 9457."""
+RETRY_SECONDS = 5
+"""What a caller is asked to wait for a store, a stream or a time limit; a Redis that restarts is back by then."""
 SHOWN_CHARS = 60
 """Of a refused value, in its error."""
-STATUS = {ScopeRecallError: 503, UsageError: 422, SettingsError: 503}
-"""Settings are the service's, not the caller's. The nearest class of an error counts."""
 
 log = get_logger(__name__)
 
@@ -31,46 +31,43 @@ log = get_logger(__name__)
 class Problem(BaseModel):
     """Every answer that is not a result."""
 
+    title: str
+    """The status in words."""
+    status: int
     error: str
+    """What is wrong, where, and what to do."""
 
 
 def problem(code: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
     """An answer that is not a result."""
     sendable = message.encode(errors="backslashreplace").decode()  # a name in a body may hold a lone surrogate
-    return JSONResponse({"error": sendable}, code, headers)
+    body = {"title": HTTPStatus(code).phrase, "status": code, "error": sendable}
+    return JSONResponse(body, code, headers, MEDIA_TYPE)
+
+
+def problem_of(error: Exception) -> JSONResponse:
+    """The answer to a request that ended in `error`."""
+    match error:
+        case RequestValidationError():
+            return problem(422, "; ".join(_explain(item) for item in error.errors()))
+        case HTTPException():
+            return problem(error.status_code, str(error.detail), dict(error.headers or {}))
+        case UsageError() if not isinstance(error, SettingsError):  # settings are the service's, not the caller's
+            return problem(422, str(error))
+        case ScopeRecallError():
+            return problem(503, str(error), {"Retry-After": str(RETRY_SECONDS)})
+    log.error("request_failed", error=type(error).__name__, where=where(error))
+    return problem(500, f"internal error ({type(error).__name__}); the service's log says where")
 
 
 def answer_errors(app: FastAPI) -> None:
-    """Make every error of `app` a `Problem`."""
-    for kind, code in STATUS.items():
-        app.add_exception_handler(kind, _handler(code))
-    app.add_exception_handler(RequestValidationError, _invalid_request)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.middleware("http")(_contain)
+    """Make every error that a route of `app` raises on purpose a `Problem`; `RequestLog` does so with the others."""
+    for kind in (ScopeRecallError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, _answer)
 
 
-async def _contain(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-    try:
-        return await call_next(request)
-    except Exception as error:  # noqa: BLE001  # uvicorn would log the traceback with the message
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(last.filename).name}:{last.lineno}"
-        log.error("request_failed", path=request.scope["path"], error=type(error).__name__, place=place)
-        return problem(500, f"internal error ({type(error).__name__}); the service's log says where")
-
-
-def _handler(code: int) -> Callable[[Request, Exception], Response]:
-    return lambda _request, error: problem(code, str(error))
-
-
-def _http_error(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return problem(error.status_code, str(error.detail), dict(error.headers or {}))
-
-
-def _invalid_request(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    return problem(422, "; ".join(_explain(item) for item in error.errors()))
+async def _answer(_request: Request, error: Exception) -> Response:
+    return problem_of(error)
 
 
 def _explain(item: dict[str, Any]) -> str:
@@ -84,7 +81,7 @@ def _explain(item: dict[str, Any]) -> str:
         return f"{field}: missing"
     if item["type"] == "timezone_aware":
         return f"{field}: {_shorten(item['input'])} has no time zone; add an offset, such as Z or +08:00"
-    message = item["msg"]
+    message = item["msg"].removeprefix("Value error, ")
     return f"{field}: {message[0].lower()}{message[1:]}, got {_shorten(item['input'])}"
 
 

@@ -54,6 +54,7 @@ def turns(count: int, session: str) -> list[TurnEvent]:
 @contextmanager
 def up(settings: Settings) -> Iterator[Supervisor]:
     share_cores(settings.workers)
+    settings = settings.model_copy(update={"serve": False})
     with Supervisor(settings, default_specs(settings)) as supervisor:
         supervisor.wait_ready(180)
         yield supervisor

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -18,9 +17,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.models, pytest.mark.timeout(400)]
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SERVE_LINE = "scope-recall serve --port 8420\n"
 UP_LINE = "scope-recall up --workers 2\n"
-IN_A_RUNNING_SYSTEM = ("docs/maintenance.md", "docs/recall.md")
+IN_A_RUNNING_SYSTEM = ("docs/maintenance.md", "docs/recall.md", "docs/service.md")
 """The other pages are for those who have not started it yet."""
 
 
@@ -51,43 +49,31 @@ def shell(script: str, folder: Path, cli: Cli) -> subprocess.CompletedProcess[st
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
-    return Cli(tmp_path / "data", {"SCOPE_RECALL_EMBEDDER": "minilm", "SCOPE_RECALL_RERANKER": "auto"})
+    shown = {"SCOPE_RECALL_EMBEDDER": "minilm", "SCOPE_RECALL_RERANKER": "auto", "SCOPE_RECALL_SERVE": "true"}
+    return Cli(tmp_path / "data", shown)
 
 
 def test_every_block_of_the_readme_runs_in_order(cli: Cli, folder: Path) -> None:
     said: list[str] = []
-    served = None
     (kind, first), *rest = blocks("README.md")
     assert (kind, first) == ("sh", UP_LINE), "the first thing a reader runs is the system itself"
     system = cli.start(*UP_LINE.split()[1:])
     try:
         cli.wait_ready(system)
         for kind, text in rest:
-            if text.startswith(SERVE_LINE):
-                served = cli.start(*SERVE_LINE.split()[1:])
-                _wait_for_port(folder, cli)
-                text = text.removeprefix(SERVE_LINE)
             script = text if kind == "sh" else f"{sys.executable} - <<'PYTHON'\n{text}PYTHON\n"
             done = shell(script, folder, cli)
             assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
             said.append(done.stdout)
     finally:
-        if served is not None:
-            assert stop(served) == 0
         assert stop(system) == 0
     everything = "\n".join(said)
     assert "accepted 3, rejected 0" in everything
     assert "4 turns can be recalled" in everything
+    assert '{"results":[{"status":"accepted"' in everything
     assert everything.count("The proxy listens on 8443") >= 3, "by recall, by a filtered recall, and over HTTP"
     assert "部署失败是因为证书过期了" in everything
     assert "nothing is degraded" in everything
-
-
-def _wait_for_port(folder: Path, cli: Cli) -> None:
-    deadline = time.monotonic() + 60
-    while shell("curl -fs http://127.0.0.1:8420/healthz", folder, cli).returncode != 0:
-        assert time.monotonic() < deadline, "serve did not start"
-        time.sleep(0.3)
 
 
 @pytest.mark.parametrize("document", [f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))])

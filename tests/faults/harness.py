@@ -36,6 +36,7 @@ NO_TTL = -1
 WAIT_SECONDS = 60.0
 """Longest wait for one thing to happen, on a loaded machine."""
 SETTINGS = {
+    "serve": False,
     "embedder": "hashing",
     "reranker": "none",
     "lease": 1.0,

@@ -190,13 +190,18 @@ def test_the_service_takes_all_of_it_by_fields(talk: Memory) -> None:
         def ask(**fields: Any) -> httpx.Response:
             return client.post("/v1/recall", json={"query": "where does the heron wait", "tenant": "t", **fields})
 
-        found = ask(exclude_recent=["a:3", "b:2"], neighbours=1, fold=False, k=2).json()
+        found = ask(
+            exclude_recent=[{"session_id": "a", "turns": 3}, {"session_id": "b", "turns": 2}],
+            neighbours=1,
+            fold=False,
+            k=2,
+        ).json()
         assert [hit["turn_index"] for hit in found["hits"]] == [2, 0]
         assert [one["turn_index"] for one in found["around"]] == [1]
         assert (ask(neighbours=11).status_code, ask(fold=1).status_code) == (422, 422)
-        refused = ask(exclude_recent=["ops"])
+        refused = ask(exclude_recent=[{"session_id": "ops", "turns": 0}])
         assert refused.status_code == 422
-        assert refused.json()["error"] == "exclude_recent 'ops': SESSION:N is due, such as deploy-7:20"
+        assert "exclude_recent" in refused.text
 
 
 def test_more_neighbours_than_make_sense_are_refused() -> None:

@@ -40,6 +40,14 @@ def assert_parses(arguments: list[str]) -> None:
     command.make_context(arguments[0], arguments[1:], parent=root)
 
 
+def assert_parses_group(arguments: list[str]) -> None:
+    """The same for a command of a group."""
+    group = main.get_command(click.Context(main), arguments[0])
+    assert isinstance(group, click.Group)
+    command = group.commands[arguments[1]]
+    command.make_context(arguments[1], arguments[2:])
+
+
 def test_the_file_is_valid_against_the_compose_specification() -> None:
     schema = compose_schema()
     jsonschema.validators.validator_for(schema).check_schema(schema)
@@ -111,10 +119,13 @@ def test_only_this_host_reaches_a_published_port() -> None:
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
-def test_the_query_service_does_not_start_without_a_key() -> None:
-    key = f"{ENV_PREFIX}API_KEY"
-    assert SERVICES["serve"]["environment"][key].startswith(f"${{{key}:?")
-    assert all(key not in SERVICES[name]["environment"] for name in OURS if name != "serve")
+def test_the_query_service_asks_for_a_key_and_the_file_says_how_to_make_one() -> None:
+    serve = SERVICES["serve"]["command"]
+    assert serve[serve.index("--host") + 1] == "0.0.0.0", "which the service refuses without a key"
+    text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    made = re.search(r"docker compose run --rm serve (keys create --tenant NAME)", text)
+    assert made is not None
+    assert_parses_group(made[1].split())
 
 
 def test_every_volume_used_is_declared() -> None:

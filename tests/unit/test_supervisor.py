@@ -78,8 +78,11 @@ def test_the_default_tree_has_a_child_for_each_part_and_stops_the_scheduler_firs
     tmp_path: Path,
 ) -> None:
     specs = default_specs(load_settings(data_dir=tmp_path, workers=2))
-    assert [spec.name for spec in specs] == ["intake", "worker-1", "worker-2", "maintenance", "scheduler"]
+    assert [spec.name for spec in specs] == ["intake", "worker-1", "worker-2", "maintenance", "scheduler", "serve"]
+    without = default_specs(load_settings(data_dir=tmp_path, workers=2, serve=False))
+    assert without == specs[:-1]
     ranks = {spec.name: spec.stop_rank for spec in specs}
+    assert ranks["serve"] == ranks["scheduler"]
     assert ranks["scheduler"] < ranks["intake"] < ranks["worker-1"] == ranks["worker-2"] == ranks["maintenance"]
     assert all(spec.argv[1:4] == ("-P", "-m", "query.cli") for spec in specs)
 

@@ -6,13 +6,12 @@ import sys
 
 import click
 
-from producers.errors import NotReady, UsageError
+from producers.errors import UsageError
 from producers.terminal import DONE, IN_PART, Terminal, command, examples, moment
 from workers.maintenance.erasure import Report
+from workers.maintenance.forget import count, resume
 from workers.maintenance.forget import forget as forget_selection
-from workers.maintenance.forget import resume
 from workers.queues import use_prefix
-from workers.stores.catalog import Catalog
 from workers.stores.selection import Selection
 
 
@@ -58,7 +57,7 @@ def forget(
         raise UsageError("--tenant is missing: name whose turns are to be forgotten")
     selection = Selection(tenant, session, agent, moment("before", before))
     if dry_run or _asks(terminal, yes):
-        turns, sessions = _count(terminal, selection)
+        turns, sessions = count(terminal.settings, selection)
         if dry_run:
             return _show_count(terminal, turns, sessions, selection)
         click.confirm(f"Erase {turns:,} turns in {sessions:,} sessions ({selection}) for good?", abort=True, err=True)
@@ -72,17 +71,6 @@ def forget(
 def _asks(terminal: Terminal, yes: bool) -> bool:
     """Only a person at a terminal is asked; a script has decided."""
     return not yes and not terminal.json and sys.stdin.isatty() and terminal.err.is_terminal
-
-
-def _count(terminal: Terminal, selection: Selection) -> tuple[int, int]:
-    try:
-        catalog = Catalog.open(terminal.settings.catalog_location)
-    except NotReady:  # nothing has been stored yet
-        return 0, 0
-    try:
-        return catalog.tombstones.count(selection)
-    finally:
-        catalog.close()
 
 
 def _show_count(terminal: Terminal, turns: int, sessions: int, selection: Selection) -> int:

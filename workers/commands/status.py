@@ -92,10 +92,11 @@ def _maintenance(found: dict[str, Any]) -> RenderableType:
 
 def _processes(found: dict[str, Any]) -> RenderableType:
     tree = found["processes"]
+    serving = f"; the query service answers at {found['api']['url']}" if found["api"]["url"] else ""
     if tree is None:
-        return Text("no `scope-recall up` runs on this data dir")
+        return Text(f"no `scope-recall up` runs on this data dir{serving}")
     table = Table(
-        "process", "state", "pid", "restarts", "last exit", "since", title=f"up, pid {tree['process']['pid']}"
+        "process", "state", "pid", "restarts", "last exit", "since", title=f"up, pid {tree['process']['pid']}{serving}"
     )
     for child in tree["children"]:
         pid = str(child["process"]["pid"]) if child["process"] else ""

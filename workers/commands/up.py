@@ -19,8 +19,12 @@ from workers.supervision.supervisor import Supervisor
     ),
 )
 @click.option("--workers", type=click.IntRange(1, 64), help="Ingest workers to start.")
+@click.option("--serve/--no-serve", default=None, help="Run the query service too.  [default: serve]")
+@click.option(
+    "--port", "api_port", type=click.IntRange(0, 65535), help="Port of the query service; 0 picks a free one."
+)
 def up(terminal: Terminal) -> int:
-    """Run Redis (unless redis_url names one), intake, workers and scheduler until Ctrl-C or SIGTERM.
+    """Run Redis (unless redis_url names one), intake, workers, scheduler and query service until Ctrl-C or SIGTERM.
 
     A process that dies is started again. Everything is kept in the data dir; `status` shows how it is doing.
     """

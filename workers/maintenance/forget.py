@@ -45,6 +45,18 @@ def forget(
         catalog.close()
 
 
+def count(settings: Settings, selection: Selection) -> tuple[int, int]:
+    """(turns, sessions) that are stored and would be forgotten."""
+    try:
+        catalog = Catalog.open(settings.catalog_location)
+    except NotReady:  # nothing has been stored yet
+        return 0, 0
+    try:
+        return catalog.tombstones.count(selection)
+    finally:
+        catalog.close()
+
+
 def resume(settings: Settings, *, on_step: Callable[[str], None] = lambda _: None) -> list[Report]:
     """Finish every forget that was interrupted; errors as `forget`."""
     catalog = Catalog.open(settings.catalog_location)

@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, RowMapping
 
+from workers.stores.api_keys import ApiKeys
 from workers.stores.chunk_rows import ChunkRows
 from workers.stores.engine import open_engine, reading, scrub, snapshot, write_transaction
 from workers.stores.imports import Imports
@@ -78,6 +79,7 @@ class Catalog:
         self.filling = SpaceFilling(engine)
         self.probes = Probes(engine)
         self.runs = MaintenanceRuns(engine)
+        self.api_keys = ApiKeys(engine)
 
     @classmethod
     def open(cls, location: str | Path, *, create: bool = False) -> Catalog:

@@ -20,7 +20,7 @@ from workers.stores.sqlite_errors import FOLDER_ADVICE, advice
 from workers.stores.tables import METADATA
 
 BACKENDS = ("sqlite", "postgresql")
-HEAD = "0004"
+HEAD = "0005"
 """The schema revision this code reads and writes; the newest file in migrations/versions."""
 BUSY_TIMEOUT_MS = 30_000
 """How long a SQLite writer waits for another; a write of one batch takes about 10 ms."""

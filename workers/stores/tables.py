@@ -164,3 +164,15 @@ probes = Table(
     Column("query", Text, nullable=False),
     Column("evidence", Text, nullable=False),  # JSON array of turn keys, any of which answers it
 )
+
+api_keys = Table(
+    "api_keys",
+    METADATA,
+    Column("id", String(16), primary_key=True),  # the part of a key that may be shown
+    Column("name", String(256), nullable=False),  # what people call it; may be empty
+    Column("tenant", String(256), nullable=False),
+    Column("rights", Text, nullable=False),  # JSON array, see `api_keys.Right`
+    Column("secret_digest", String(64), nullable=False),  # SHA-256
+    Column("created_at_us", BigInteger, nullable=False),
+    Column("revoked_at_us", BigInteger),  # NULL while it is good
+)

@@ -56,17 +56,19 @@ class ChildSpec:
 
 
 def default_specs(settings: Settings) -> list[ChildSpec]:
-    """Intake, the ingest workers, the maintenance worker and the scheduler, as commands of our own.
+    """Intake, the ingest workers, the maintenance worker, the scheduler and the query service, as commands of our own.
 
     `-P` keeps the current folder off the import path: a `workers` or `query` folder there is not ours.
     """
     command = (sys.executable, "-P", "-m", "query.cli")
     ingest = [f"worker-{number}" for number in range(1, settings.workers + 1)]
+    service = [ChildSpec("serve", (*command, "serve", "--wait"), stop_rank=0)] if settings.serve else []
     return [
         ChildSpec("intake", (*command, "intake"), stop_rank=1),
         *(ChildSpec(name, (*command, "worker", "--name", name), stop_rank=2) for name in ingest),
         ChildSpec("maintenance", (*command, "worker", "--maintenance", "--name", "maintenance"), stop_rank=2),
         ChildSpec("scheduler", (*command, "scheduler"), stop_rank=0),
+        *service,
     ]
 
 
@@ -92,6 +94,8 @@ class Child:
     start_at: float = 0.0
     ready: bool = False
     ever_ready: bool = False
+    said: str = ""
+    """The last error that it logged while it ran and could not work yet."""
     failures: int = 0
     starts: int = 0
     last_exit: str | None = None

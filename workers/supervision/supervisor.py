@@ -87,6 +87,7 @@ class Supervisor:
                 changed = True
             changed |= self._notice_ready(child)
         if changed or time.monotonic() >= self._next_write:
+            self._notice_errors()
             self._write_state()
 
     @property
@@ -171,6 +172,15 @@ class Supervisor:
             child.ever_ready = True
             self._tell(child.spec.name, "ready", f"after {time.monotonic() - child.started:.1f} s")
         return child.ready
+
+    def _notice_errors(self) -> None:
+        """A child that runs and cannot work yet may have said why: its port is taken, for example."""
+        for child in self._children:
+            waiting = child.process is not None and not child.ready
+            said = self._last_words(child) if waiting else ""
+            if said and said != child.said:
+                self._tell(child.spec.name, "troubled", f"it is not ready yet{said}")
+            child.said = said
 
     def _stop_together(self, children: list[Child]) -> None:
         running = {child.process: child for child in children if child.process is not None}

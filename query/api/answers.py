@@ -1,0 +1,163 @@
+"""What the service answers, for its OpenAPI description; later versions may add fields. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from query.api.problems import Problem
+from query.api.requests import TURN_EXAMPLE
+
+Responses = dict[int | str, dict[str, Any]]
+"""Of a route, as FastAPI documents them."""
+
+STATUSES = {
+    400: "The body could not be read.",
+    401: "No key, or none that is good.",
+    403: "The key is for another tenant, or lacks the right.",
+    408: "The body took too long to come.",
+    413: "The body is too large.",
+    415: "The body is not sent as JSON.",
+    422: "A field is wrong; the error names it.",
+    429: "Too much at once; `Retry-After` has seconds.",
+    500: "A mistake of the service's; its log says where.",
+    503: "A store or the stream is away, or it took too long; `Retry-After` has seconds.",
+}
+WITH_BODY = (400, 408, 413, 415, 422)
+
+
+class Accepted(BaseModel):
+    """A turn that is stored soon, and will not get lost."""
+
+    status: Literal["accepted"]
+    key: str
+    """The turn's identity; the same for the same tenant, session, index and role."""
+
+
+class Rejected(BaseModel):
+    """A turn that can never be stored as it is."""
+
+    status: Literal["rejected"]
+    field: str
+    """The first field that is wrong; empty when it is the turn as a whole."""
+    reason: str
+
+
+class TurnsAnswer(BaseModel):
+    """A result for each turn, in order."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "results": [
+                        {"status": "accepted", "key": "8d1b9c1f3a4e5d60718293a4b5c6d7e8"},
+                        {"status": "rejected", "field": "role", "reason": "role: missing"},
+                    ]
+                }
+            ]
+        }
+    )
+
+    results: list[Accepted | Rejected]
+
+
+class HitAnswer(BaseModel):
+    """One recalled turn, shown by its best chunk."""
+
+    tenant: str
+    session_id: str
+    turn_index: int
+    role: str
+    speaker: str | None
+    agent_id: str | None
+    source: str
+    tags: list[str]
+    metadata: dict[str, Any]
+    created_at: str | None
+    content: str
+    span: list[int]
+    score: float
+    confidence: float | None
+    vector_id: str
+
+
+class RecallAnswer(BaseModel):
+    """What recall found, best first, and how."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "query": "which port does the proxy use?",
+                    "hits": [
+                        TURN_EXAMPLE
+                        | {"speaker": None, "agent_id": None, "source": "push", "metadata": {}, "created_at": None}
+                        | {"span": [0, 48], "score": 0.81, "confidence": 0.62, "vector_id": "5a0c…"}
+                    ],
+                    "context": "assistant, time unknown, session deploy-7 turn 1\nThe proxy listens on 8443 …",
+                    "embedder": "all-MiniLM-L6-v2",
+                    "reranker": None,
+                    "degraded": [],
+                    "timings_ms": {"candidates": 12.1, "total": 40.2},
+                }
+            ]
+        }
+    )
+
+    query: str
+    hits: list[HitAnswer]
+    context: str
+    """A block for the prompt."""
+    embedder: str
+    reranker: str | None
+    degraded: list[str]
+    """What made the answer poorer than it could be."""
+    timings_ms: dict[str, float]
+
+
+class ForgetAnswer(BaseModel):
+    """What was forgotten, and whether a search of every file and key has found nothing of it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"turns": 12, "chunks": 14, "on_their_way": 0, "verified": True, "found": [], "problems": []}]
+        }
+    )
+
+    turns: int
+    chunks: int
+    on_their_way: int
+    verified: bool
+    found: list[str]
+    problems: list[str]
+
+
+class CountAnswer(BaseModel):
+    """With `dry_run`: what would be forgotten."""
+
+    turns: int
+    sessions: int
+    dry_run: Literal[True]
+
+
+class Health(BaseModel):
+    """The process answers."""
+
+    status: Literal["ok"]
+
+
+class ReadinessAnswer(BaseModel):
+    """Whether a turn that the service pushed itself was recalled lately."""
+
+    ready: bool
+    proved_seconds_ago: float | None
+    missing: str | None
+    degraded: list[str]
+
+
+def documented(ok: Responses, *, body: bool) -> Responses:
+    """The `responses` of a route under /v1/: what it gives, and every problem."""
+    codes = [code for code in STATUSES if body or code not in WITH_BODY]
+    return ok | {code: {"model": Problem, "description": STATUSES[code]} for code in codes}

@@ -1,0 +1,171 @@
+"""What callers send: one model for each body. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+from producers.errors import UsageError
+from producers.events import Identifier, Role, TurnEvent
+from producers.settings import Settings
+from query.question import MAX_NEIGHBOURS, MAX_QUESTION_CHARS, Question
+from query.recency import Recency
+from query.recent import MAX_RECENT, MAX_SESSIONS, Recent
+from workers.stores.scope import Scope
+from workers.stores.selection import Selection
+
+MAX_WIDE = 1000
+"""As in the `wide` setting."""
+MAX_DEADLINE_MS = 600_000
+"""A caller that would wait longer than ten minutes has a wrong number there."""
+MAX_TURNS = 1000
+"""Turns in one body: what is validated at once."""
+
+
+def _text(value: object) -> object:
+    """Not strict, a moment might be a number of seconds; a forget by a mistaken number is not undone."""
+    if not isinstance(value, str):
+        raise ValueError("a time as text is due, such as 2026-01-31T09:00:00+08:00")  # noqa: TRY004  # pydantic's own
+    return value
+
+
+# Strict, except that JSON has neither tuples nor times.
+Names = Annotated[tuple[Identifier, ...], Field(strict=False)]
+Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_text)]
+
+TURN_EXAMPLE: dict[str, Any] = {
+    "tenant": "acme",
+    "session_id": "deploy-7",
+    "turn_index": 1,
+    "role": "assistant",
+    "content": "The proxy listens on 8443 since the move to TLS.",
+    "tags": ["infra"],
+}
+
+
+class RecentTurns(BaseModel):
+    """The `turns` newest turns of a session."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    session_id: Identifier
+    turns: int = Field(ge=1, le=MAX_RECENT)
+
+
+class RecallRequest(BaseModel):
+    """The body of `POST /v1/recall`: the question, whose memory to search, and what to leave out."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        strict=True,
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"query": "which port does the proxy use?", "tenant": "acme"},
+                {
+                    "query": "证书为什么过期",
+                    "tenant": "acme",
+                    "since": "2026-02-01T00:00:00Z",
+                    "tags": ["infra"],
+                    "k": 3,
+                },
+            ]
+        },
+    )
+
+    query: str = Field(min_length=1, max_length=MAX_QUESTION_CHARS)
+    tenant: Identifier | None = None
+    """Whose memory; may be left out with a key, which has its own."""
+    sessions: Names = ()
+    agents: Names = ()
+    roles: Annotated[tuple[Role, ...], Field(strict=False)] = ()
+    tags: Names = ()
+    sources: Names = ()
+    exclude_sessions: Names = ()
+    exclude_recent: Annotated[tuple[RecentTurns, ...], Field(strict=False, max_length=MAX_SESSIONS)] = ()
+    """Sessions whose newest turns the asking agent still has before it."""
+    since: Moment | None = None
+    until: Moment | None = None
+    k: int = Field(5, ge=1, le=MAX_WIDE)
+    wide: int | None = Field(None, ge=1, le=MAX_WIDE)
+    deadline_ms: int | None = Field(None, ge=1, le=MAX_DEADLINE_MS)
+    explain: bool = False
+    as_of: Moment | None = None
+    min_score: float | None = Field(None, ge=0, le=1)
+    recency_weight: float | None = Field(None, ge=0, le=1)
+    half_life_days: float | None = Field(None, gt=0)
+    neighbours: int | None = Field(None, ge=0, le=MAX_NEIGHBOURS)
+    fold: bool = True
+
+    def question(self, tenant: str | None, settings: Settings) -> Question:
+        """The same question for the recaller, in `tenant`. Raises `UsageError` when its parts do not fit together."""
+        scope = Scope(
+            tenant=_required(tenant),
+            sessions=self.sessions,
+            agents=self.agents,
+            roles=self.roles,
+            tags=self.tags,
+            sources=self.sources,
+            exclude_sessions=self.exclude_sessions,
+            since=self.since,
+            until=self.until,
+        )
+        weight = settings.recency_weight if self.recency_weight is None else self.recency_weight
+        return Question(
+            self.query,
+            scope,
+            k=self.k,
+            wide=self.wide or max(settings.wide, self.k),
+            deadline_ms=self.deadline_ms or settings.deadline_ms,
+            explain=self.explain,
+            recency=Recency(weight, self.half_life_days or settings.half_life_days),
+            min_score=settings.min_score if self.min_score is None else self.min_score,
+            as_of=self.as_of,
+            neighbours=settings.neighbours if self.neighbours is None else self.neighbours,
+            fold=self.fold,
+            exclude_recent=tuple(Recent(one.session_id, one.turns) for one in self.exclude_recent),
+        )
+
+
+class ForgetRequest(BaseModel):
+    """The body of `POST /v1/forget`: whose turns go, and which of them."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        strict=True,
+        extra="forbid",
+        json_schema_extra={"examples": [{"tenant": "acme", "session": "deploy-7", "dry_run": True}]},
+    )
+
+    tenant: Identifier | None = None
+    """Whose turns; may be left out with a key, which has its own."""
+    session: Identifier | None = None
+    agent: Identifier | None = None
+    before: Moment | None = None
+    dry_run: bool = False
+    """Count what would go, and change nothing."""
+
+    def selection(self, tenant: str | None) -> Selection:
+        """What is to be forgotten. Raises `UsageError`."""
+        return Selection(_required(tenant), self.session, self.agent, self.before)
+
+
+def turns_schema() -> dict[str, Any]:
+    """JSON schema of the body of `POST /v1/turns`: one turn event, or many. Each is judged alone, so it is no model."""
+    turn = TurnEvent.model_json_schema()
+    many = {
+        "title": "Turns",
+        "type": "object",
+        "properties": {"turns": {"type": "array", "items": turn, "minItems": 1, "maxItems": MAX_TURNS}},
+        "required": ["turns"],
+        "additionalProperties": False,
+        "examples": [{"turns": [TURN_EXAMPLE]}],
+    }
+    return {"anyOf": [many, turn | {"examples": [TURN_EXAMPLE]}]}
+
+
+def _required(tenant: str | None) -> str:
+    if tenant is None:
+        raise UsageError("tenant: missing")
+    return tenant
