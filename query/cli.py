@@ -31,6 +31,7 @@ _SUBCOMMANDS = {
     "worker": ("workers.commands.parts", "Run an ingest or maintenance worker."),
     "scheduler": ("workers.commands.parts", "Run the scheduler of maintenance jobs."),
     "serve": ("query.commands.serve", "Run the query service: recall over HTTP."),
+    "chat": ("query.commands.chat", "Talk with a model that remembers."),
 }
 """Command name → module that holds it and its line in `--help`."""
 
