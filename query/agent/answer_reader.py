@@ -55,6 +55,8 @@ class AnswerReader:
         """Something that belongs to an answer has come."""
 
     def feed(self, data: bytes) -> list[Piece]:
+        if self.is_done:
+            return []
         if self._sse is None and self._whole is None:
             data = self._head + data
             first = data.lstrip(_BLANK)[:1]

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from producers.client import Producer
 from producers.errors import ModelAway, ScopeRecallError
-from producers.events import Role, TurnEvent
+from producers.events import Role, TurnEvent, parse_event
 from producers.prompt_template import PromptTemplate
 from producers.settings import Settings
 from query.agent.answer_reader import Piece
@@ -131,18 +131,18 @@ class Chat:
         exchange.finish = piece.finish or exchange.finish
 
     def _event(self, index: int, role: Role, content: str, tags: Sequence[str] = ()) -> TurnEvent:
-        said: dict[str, Any] = {"metadata": {"model": self._model.name}} if role == "assistant" else {}
-        return TurnEvent(
-            tenant=self._session.tenant,
-            session_id=self._session.id,
-            turn_index=index,
-            role=role,
-            content=content.replace("\x00", "\N{REPLACEMENT CHARACTER}"),
-            created_at=datetime.now(UTC),
-            source=SOURCE,
-            tags=tuple(tags),
-            **said,
-        )
+        said: dict[str, Any] = {
+            "tenant": self._session.tenant,
+            "session_id": self._session.id,
+            "turn_index": index,
+            "role": role,
+            "content": content.replace("\x00", "\N{REPLACEMENT CHARACTER}"),
+            "created_at": datetime.now(UTC),
+            "source": SOURCE,
+            "tags": tuple(tags),
+            "metadata": {"model": self._model.name} if role == "assistant" else {},
+        }
+        return parse_event(said, self._settings)
 
     def _store(self, event: TurnEvent, exchange: Exchange) -> bool:
         """Whether the turn is accepted; the chat goes on without."""

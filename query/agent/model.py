@@ -6,13 +6,13 @@ POST {base}/chat/completions with `stream`; the pieces of the answer as they com
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TypedDict
 
 import httpx
 
 from producers.answers import seconds_of
-from producers.calls import checked_url, headers, is_loopback
+from producers.calls import checked_url, headers, is_loopback, json_body
 from producers.errors import ModelAway, ModelError, ScopeRecallError, SettingsError
 from producers.settings import Settings, without_password
 from query.agent.answer_reader import AnswerReader, BrokenAnswer, Piece, ServerError, said_error
@@ -65,36 +65,37 @@ class ChatModel:
     def _where(self) -> str:
         return f"model {self.name} at {without_password(self._url)}:"
 
-    def answer(self, messages: Sequence[Message]) -> Iterator[Piece]:
+    def answer(self, messages: Sequence[Message]) -> Generator[Piece]:
         """The answer, piece by piece. Closing the iterator ends the connection.
 
         Raises `ModelAway` when the server does not answer, says nothing for the time-out, fails or breaks off, and
         `ModelError` when it refuses the request or is no such server.
         """
-        body = {"model": self.name, "messages": list(messages), "stream": True}
+        body = json_body({"model": self.name, "messages": list(messages), "stream": True})
         try:
-            with self._client.stream("POST", f"{self._url}/chat/completions", json=body) as response:
+            with self._client.stream("POST", f"{self._url}/chat/completions", content=body) as response:
                 if response.status_code != 200:
                     raise self._refused(response, messages)
                 yield from self._pieces(response)
-        except httpx.TimeoutException as error:
-            if isinstance(error, httpx.ConnectTimeout):
-                raise ModelAway(
-                    f"{self._where} no connection within {CONNECT_SECONDS:g} s; is the URL right?"
-                ) from None
-            raise self._silent() from None
-        except httpx.ConnectError as error:
-            raise ModelAway(f"{self._where} cannot be reached ({error}); start the server, or check its URL") from None
-        except httpx.TransportError as error:
-            raise ModelAway(f"{self._where} the connection broke off ({type(error).__name__}); ask again") from None
-        except BrokenAnswer as error:
-            raise ModelAway(
-                f"{self._where} the server sent {error}; its log may say why, and asking again may help"
-            ) from None
-        except ServerError as error:
-            raise ModelAway(
-                f"{self._where} the server failed while it answered{_own_words(str(error), messages)}"
-            ) from None
+        except (httpx.TransportError, BrokenAnswer, ServerError) as error:
+            raise ModelAway(f"{self._where} {self._meaning(error, messages)}") from None
+
+    def _meaning(self, error: Exception, messages: Sequence[Message]) -> str:
+        """Why there is no whole answer, and what to do."""
+        match error:
+            case httpx.ConnectTimeout():
+                return f"no connection within {CONNECT_SECONDS:g} s; is the URL right?"
+            case httpx.TimeoutException():
+                return (
+                    f"said nothing for {self._silence:g} s; ask again, or raise --timeout (SCOPE_RECALL_CHAT_TIMEOUT)"
+                )
+            case httpx.ConnectError():
+                return f"cannot be reached ({error}); start the server, or check its URL"
+            case BrokenAnswer():
+                return f"the server sent {error}; its log may say why"
+            case ServerError():
+                return f"the server failed while it answered{_own_words(str(error), messages)}"
+        return f"the connection broke off ({type(error).__name__}); ask again"
 
     def _pieces(self, response: httpx.Response) -> Iterator[Piece]:
         reader = AnswerReader()
@@ -106,7 +107,7 @@ class ChatModel:
             if any(piece.text or piece.thought for piece in pieces):
                 heard = now
             elif now - heard > self._silence:  # signs of life alone, for ever, are no answer
-                raise self._silent()
+                raise httpx.ReadTimeout("")
             if reader.is_done:
                 return
         yield from reader.close()
@@ -116,12 +117,6 @@ class ChatModel:
                 f"{self._where} what answers there ({kind}) is no OpenAI-compatible chat server; is the URL right? "
                 "It often ends in /v1"
             )
-
-    def _silent(self) -> ModelAway:
-        return ModelAway(
-            f"{self._where} said nothing for {self._silence:g} s; ask again, or raise --timeout "
-            "(SCOPE_RECALL_CHAT_TIMEOUT)"
-        )
 
     def _refused(self, response: httpx.Response, messages: Sequence[Message]) -> ScopeRecallError:
         """What a status other than 200 means."""

@@ -1,4 +1,4 @@
-"""One session of the chat: its newest turns, also those on their way to the stores, and the next turn's index. Does I/O.
+"""One session of the chat: its newest turns, also those on their way, and the next turn's index. Does I/O.
 
 Turns are looked for where they are in the order in which they travel: spool, stream, catalog. So one that moves
 meanwhile is seen at least once.

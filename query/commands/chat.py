@@ -67,13 +67,13 @@ def chat(terminal: Terminal, tenant: str | None, session: str | None, once: str 
     settings = terminal.settings
     if terminal.json and once is None:
         raise UsageError("chat: --json needs --once QUESTION")
-    session_id = session or _new_session()
+    session_id = _new_session() if session is None else session
     is_remote = settings.service_url is not None
-    named = tenant if is_remote else tenant or DEFAULT_TENANT
-    live = Session(settings, tenant or DEFAULT_TENANT, session_id, is_new=session is None, is_remote=is_remote)
+    owner = DEFAULT_TENANT if tenant is None else tenant
+    live = Session(settings, owner, session_id, is_new=session is None, is_remote=is_remote)
     with (
         ChatModel(settings) as model,
-        Memory(settings, named, session_id, k) as memory,
+        Memory(settings, tenant if is_remote else owner, session_id, k) as memory,
         _producer(settings) as producer,
     ):
         loop = Chat(settings, live, memory, model, producer)
@@ -124,9 +124,8 @@ def _talk(terminal: Terminal, loop: Chat, session: Session, producer: Producer) 
     if is_person:
         with suppress(ImportError):
             import readline  # noqa: F401  # arrow keys and a history of lines in input()
-        terminal.note(
-            f"session {session.id} of tenant {session.tenant}; Ctrl-C stops an answer, Ctrl-D ends", style="dim"
-        )
+        where = plain(f"session {session.id} of tenant {session.tenant}")
+        terminal.note(f"{where}; Ctrl-C stops an answer, Ctrl-D ends", style="dim")
     code = DONE
     has_warned = False
     while (line := _next_line(is_person=is_person)) is not None:
