@@ -105,7 +105,9 @@ def streams(*events: bytes, cut: int = 7, pause: float = 0.0) -> Callable[[_Hand
 
 def fails(code: int, body: Any = None, **headers: str) -> Callable[[_Handler], None]:
     """Answer with a status."""
-    return lambda handler: handler.answer(code, {"error": {"message": "it is broken"}} if body is None else body, **headers)
+    return lambda handler: handler.answer(
+        code, {"error": {"message": "it is broken"}} if body is None else body, **headers
+    )
 
 
 def hangs(*events: bytes) -> Callable[[_Handler], None]:

@@ -37,17 +37,17 @@ class Session:
         self._settings = settings
         self._said: dict[tuple[int, str], TurnEvent] = {}
         self._next = 0
-        self._is_sure = is_new
         self._looks = not is_new and not is_remote
+        self._is_above = is_new
+        """The next index is above that of every turn, whatever cannot be seen."""
 
     def next_index(self) -> int:
         """The index of the next turn, above that of every turn there is; looks again, for others may write as well."""
-        if self._looks:
-            self._is_sure = self._look()
-        if not self._is_sure:
-            # A turn that cannot be seen now must not be replaced: above it in any case, and later turns go on there.
+        is_sure = self._looks and self._look()
+        if not is_sure and not self._is_above:
+            # A turn that cannot be seen must not be replaced: far above it, and from there on as always.
             self._next = max(self._next, time.time_ns() // 1_000_000)
-            self._is_sure = True
+            self._is_above = True
         return self._next
 
     def add(self, event: TurnEvent) -> None:

@@ -120,6 +120,8 @@ class Shown(Display):
 
 def _talk(terminal: Terminal, loop: Chat, session: Session, producer: Producer) -> int:
     """Line by line until the end of the input."""
+    if sys.stdin is None:
+        raise UsageError("chat: standard input is closed; ask by --once QUESTION")
     is_person = sys.stdin.isatty()
     if is_person:
         with suppress(ImportError):
@@ -147,16 +149,16 @@ def _talk(terminal: Terminal, loop: Chat, session: Session, producer: Producer) 
 def _next_line(*, is_person: bool) -> str | None:
     while True:
         try:
-            line = input(PROMPT) if is_person else sys.stdin.readline()
+            if not is_person:
+                return sys.stdin.buffer.readline().decode(errors="replace") or None
+            return input(PROMPT).encode(errors="replace").decode()
         except EOFError:
             click.echo(err=True)
             return None
         except KeyboardInterrupt:
             click.echo("\nCtrl-D ends the chat", err=True)
-            continue
-        if not line and not is_person:
-            return None
-        return line.rstrip("\n").encode(errors="replace").decode()
+        except UnicodeDecodeError:
+            click.echo("that was not UTF-8; please type it again", err=True)
 
 
 def _shown(terminal: Terminal, loop: Chat, question: str) -> Exchange:

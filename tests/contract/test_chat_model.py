@@ -72,7 +72,11 @@ def test_servers_of_every_kind_are_understood(server: ChatServer, behave: Callab
         (fails(200, b"<html>a page</html>"), ModelError, r"\(text/html\) is no OpenAI-compatible chat server"),
         (fails(200, {"hello": 1}), ModelError, r"\(application/json\) is no OpenAI-compatible chat server"),
         (streams(b"data: {broken\n\n"), ModelAway, r"the server sent broken JSON"),
-        (streams(delta("a"), b'data: {"error": {"message": "GPU lost"}}\n\n'), ModelAway, "while it answered: GPU lost"),
+        (
+            streams(delta("a"), b'data: {"error": {"message": "GPU lost"}}\n\n'),
+            ModelAway,
+            "while it answered: GPU lost",
+        ),
         (breaks_off(delta("half an ans")), ModelAway, r"the connection broke off \(RemoteProtocolError\)"),
     ],
 )
@@ -90,7 +94,9 @@ def test_a_model_that_the_server_does_not_have_is_named_with_those_it_has(server
         ask(server, chat_model="gone")
 
 
-@pytest.mark.parametrize("body", [{"error": "cannot read: " + QUESTION["content"]}, {"error": QUESTION["content"][20:40]}])
+@pytest.mark.parametrize(
+    "body", [{"error": "cannot read: " + QUESTION["content"]}, {"error": QUESTION["content"][20:40]}]
+)
 def test_an_error_that_repeats_the_prompt_is_not_shown(server: ChatServer, body: dict[str, str]) -> None:
     for behave in (fails(400, body), fails(500, body), fails(200, body)):
         server.behave = behave
@@ -125,7 +131,7 @@ def test_a_server_that_is_not_there_is_named(server: ChatServer) -> None:
         ({"chat_url": None}, "--base-url .* is missing"),
         ({"chat_model": None}, "--model .* is missing"),
         ({"chat_url": "127.0.0.1:8080"}, "setting chat_url = .*must start with http"),
-        ({"chat_url": "http://"}, "a host are due"),
+        ({"chat_url": "http://"}, "http://HOST:PORT or https://HOST is due"),
         ({"chat_api_key": "sk\nx"}, "api_key: empty, or with characters"),
     ],
 )

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +12,6 @@ from typing import Any
 import pytest
 
 from chat_server import ANSWER, ChatServer, breaks_off, chat_server, delta, fails, hangs, streams
-from producers.api_file import write_api_file
 from producers.events import TurnEvent, valid_event
 from producers.keys import EVENT_FIELD, Keys
 from producers.settings import Settings
@@ -25,7 +20,7 @@ from query.agent.memory import Memory, Recalled
 from query.agent.model import ChatModel
 from query.agent.session import Session
 from query.commands import chat as command
-from stepped import Stepped, turn
+from stepped import Stepped
 from system import Cli, Result
 from workers.stores.catalog import Catalog
 from workers.stores.session_tail import session_tail

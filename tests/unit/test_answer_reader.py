@@ -96,7 +96,9 @@ def test_what_is_no_answer_is_refused_without_being_quoted(data: bytes, reason: 
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("error", [{"message": "out of memory", "code": 500}, "out of memory", {"code": "out of memory"}])
+@pytest.mark.parametrize(
+    "error", [{"message": "out of memory", "code": 500}, "out of memory", {"code": "out of memory"}]
+)
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_an_error_in_an_answer_is_the_servers(error: Any, is_whole: bool) -> None:
     body = {"error": error}

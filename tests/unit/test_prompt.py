@@ -34,7 +34,11 @@ def test_without_a_memory_the_question_stands_alone() -> None:
 @pytest.mark.parametrize(
     ("template", "system", "user"),
     [
-        ("你是助手。今天是$date。\n[user]\n记忆：${memory}\n问题：$question", "你是助手。今天是2026-01-31。", "记忆：M\n问题：Q?"),
+        (
+            "你是助手。今天是$date。\n[user]\n记忆：${memory}\n问题：$question",
+            "你是助手。今天是2026-01-31。",
+            "记忆：M\n问题：Q?",
+        ),
         ("only a system message of $tenant, $session", "only a system message of acme, s1", "Q?"),
         ("[user]\n$question costs $$5", "", "Q? costs $5"),
         ("[system]\na\n[user]\n$question\n[system]\nb", "a\nb", "Q?"),

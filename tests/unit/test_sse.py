@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from query.agent import sse
 from query.agent.sse import SseReader
 
-LINES = st.sampled_from(["data: a", "data:b", "data", "data: 记住了🦓", ": alive", "event: x", "id: 7", "", "data:  two ", "nonsense"])
+LINES = st.sampled_from(
+    ["data: a", "data:b", "data", "data: 记住了🦓", ": alive", "event: x", "id: 7", "", "data:  two ", "nonsense"]
+)
 ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 
 
