@@ -69,7 +69,7 @@ class TurnsRejected(InvalidEvent):
     def __init__(self, accepted: int, count: int, rejected: Sequence[Rejected]) -> None:
         shown = "; ".join(f"turn {one.position}: {one.reason}" for one in rejected[:3])
         more = f"; and {count - 3:,} more" if count > 3 else ""
-        text = f"{count:,} turns were rejected, {accepted:,} accepted"
+        text = f"{count:,} of {count + accepted:,} turns were rejected, the others are accepted"
         super().__init__(f"{text}: {shown}{more}", without_values=text)
         self.accepted = accepted
         self.rejected = tuple(rejected)

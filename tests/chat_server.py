@@ -1,4 +1,4 @@
-"""An OpenAI-compatible chat server in a thread, for tests: it streams, or misbehaves as it is told. Opens a local port."""
+"""An OpenAI-compatible chat server in a thread, for tests; misbehaves as it is told. Opens a local port."""
 
 from __future__ import annotations
 

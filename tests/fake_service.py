@@ -1,7 +1,9 @@
-"""The query service's routes as agreed, in memory, for tests of its clients; fails as it is told. Opens a local port."""
+"""The query service's routes, in memory, for tests of its clients; fails as it is told. Opens a local port."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import socket
 import threading
 import time
@@ -25,6 +27,11 @@ class Service:
     """What it has got, and how it is to behave."""
 
     def __init__(self) -> None:
+        self.url = ""
+        self.reset()
+
+    def reset(self) -> None:
+        """As if it had just been started."""
         self.turns: dict[Identity, str] = {}
         self.bodies: list[Any] = []
         self.keys: list[str | None] = []
@@ -33,7 +40,6 @@ class Service:
         self.most_turns = 10_000
         self.slow = 0.0
         """Seconds before each answer."""
-        self.url = ""
 
     def push(self, body: dict[str, Any]) -> Answer:
         turns = body.get("turns", [body])
@@ -42,7 +48,7 @@ class Service:
         results: list[dict[str, Any]] = []
         for turn in turns:
             try:
-                event = valid_event(turn)
+                event = valid_event(json.dumps(turn))
             except InvalidEvent as error:
                 results.append({"status": "rejected", "field": "content", "reason": str(error)})
                 continue
@@ -71,8 +77,6 @@ def app_of(service: Service) -> FastAPI:
 
     def route(path: str, handle: Callable[[dict[str, Any]], Answer], method: str = "POST") -> None:
         async def answer(request: Request) -> Response:
-            import asyncio
-
             body = await request.json() if method == "POST" else {}
             service.bodies.append(body)
             service.keys.append(request.headers.get("authorization"))
@@ -95,16 +99,21 @@ def app_of(service: Service) -> FastAPI:
 def fake_service() -> Iterator[Service]:
     """A service in a thread, stopped at the end."""
     service = Service()
+    with served(app_of(service)) as service.url:
+        yield service
+
+
+@contextmanager
+def served(app: FastAPI) -> Iterator[str]:
+    """The URL of an app that runs in a thread, stopped at the end."""
     listener = socket.create_server(("127.0.0.1", 0))
-    service.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    config = uvicorn.Config(app_of(service), log_config=None, access_log=False, lifespan="off")
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     while not server.started:
         time.sleep(0.01)
     try:
-        yield service
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
         server.force_exit = True

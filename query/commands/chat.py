@@ -149,9 +149,10 @@ def _talk(terminal: Terminal, loop: Chat, session: Session, producer: Producer) 
 def _next_line(*, is_person: bool) -> str | None:
     while True:
         try:
-            if not is_person:
-                return sys.stdin.buffer.readline().decode(errors="replace") or None
-            return input(PROMPT).encode(errors="replace").decode()
+            if is_person:
+                return input(PROMPT).encode(errors="replace").decode()
+            line = sys.stdin.buffer.readline()
+            return line.decode(errors="replace").rstrip("\r\n") if line else None
         except EOFError:
             click.echo(err=True)
             return None

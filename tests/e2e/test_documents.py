@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
+from chat_server import chat_server
 from system import Cli, stop, up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.models, pytest.mark.timeout(400)]
@@ -20,12 +22,20 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SERVE_LINE = "scope-recall serve --port 8420\n"
 UP_LINE = "scope-recall up --workers 2\n"
-IN_A_RUNNING_SYSTEM = ("docs/maintenance.md",)
+IN_A_RUNNING_SYSTEM = ("docs/maintenance.md", "docs/agents.md")
 """The other pages are for those who have not started it yet."""
+SERVED = ("docs/agents.md",)
+"""Pages that ask the query service."""
+CHAT_URL = "http://127.0.0.1:11434/v1"
+"""The model's server in the documents; the tests have one of their own."""
 
 
 def blocks(document: str) -> list[tuple[str, str]]:
     return BLOCK.findall((ROOT / document).read_text())
+
+
+def script_of(kind: str, text: str) -> str:
+    return text if kind == "sh" else f"{sys.executable} - <<'PYTHON'\n{text}PYTHON\n"
 
 
 @pytest.fixture
@@ -67,8 +77,7 @@ def test_every_block_of_the_readme_runs_in_order(cli: Cli, folder: Path) -> None
                 served = cli.start(*SERVE_LINE.split()[1:])
                 _wait_for_port(folder, cli)
                 text = text.removeprefix(SERVE_LINE)
-            script = text if kind == "sh" else f"{sys.executable} - <<'PYTHON'\n{text}PYTHON\n"
-            done = shell(script, folder, cli)
+            done = shell(script_of(kind, text), folder, cli)
             assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
             said.append(done.stdout)
     finally:
@@ -83,6 +92,17 @@ def test_every_block_of_the_readme_runs_in_order(cli: Cli, folder: Path) -> None
     assert "nothing is degraded" in everything
 
 
+@contextmanager
+def serving(folder: Path, cli: Cli) -> Iterator[None]:
+    """The query service runs for the block."""
+    served = cli.start(*SERVE_LINE.split()[1:])
+    try:
+        _wait_for_port(folder, cli)
+        yield
+    finally:
+        assert stop(served) == 0
+
+
 def _wait_for_port(folder: Path, cli: Cli) -> None:
     deadline = time.monotonic() + 60
     while shell("curl -fs http://127.0.0.1:8420/healthz", folder, cli).returncode != 0:
@@ -94,9 +114,13 @@ def _wait_for_port(folder: Path, cli: Cli) -> None:
 def test_every_command_of_a_page_runs(document: str, cli: Cli, folder: Path) -> None:
     found = blocks(document)
     assert found, "a page without a command that runs is out of this test's sight"
-    with up(cli) if document in IN_A_RUNNING_SYSTEM else nullcontext():
-        for _, text in found:
-            done = shell(text, folder, cli)
+    with (
+        chat_server() as model,
+        up(cli) if document in IN_A_RUNNING_SYSTEM else nullcontext(),
+        serving(folder, cli) if document in SERVED else nullcontext(),
+    ):
+        for kind, text in found:
+            done = shell(script_of(kind, text.replace(CHAT_URL, model.url)), folder, cli)
             assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
 
 

@@ -102,7 +102,7 @@ def test_what_is_no_answer_is_refused_without_being_quoted(data: bytes, reason: 
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_an_error_in_an_answer_is_the_servers(error: Any, is_whole: bool) -> None:
     body = {"error": error}
-    with pytest.raises(ServerError, match="^out of memory$"):
+    with pytest.raises(ServerError, match=r"^out of memory$"):
         read(json.dumps(body).encode() if is_whole else delta("a") + event(body))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +20,7 @@ ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 def read(data: bytes, cuts: list[int]) -> list[str]:
     reader = SseReader()
     places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
-    parts = [data[start:end] for start, end in zip(places, places[1:], strict=False)]
+    parts = [data[start:end] for start, end in itertools.pairwise(places)]
     return [event for part in parts for event in reader.feed(part)] + reader.close()
 
 
