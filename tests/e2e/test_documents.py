@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from chat_server import chat_server
+from chat_server import ChatServer, chat_server
+from producers.api_file import write_api_file
 from system import Cli, stop, up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.models, pytest.mark.timeout(400)]
@@ -34,7 +35,14 @@ def blocks(document: str) -> list[tuple[str, str]]:
     return BLOCK.findall((ROOT / document).read_text())
 
 
-def script_of(kind: str, text: str) -> str:
+@pytest.fixture
+def model() -> Iterator[ChatServer]:
+    with chat_server() as server:
+        yield server
+
+
+def script_of(kind: str, text: str, model: ChatServer) -> str:
+    text = text.replace(CHAT_URL, model.url)
     return text if kind == "sh" else f"{sys.executable} - <<'PYTHON'\n{text}PYTHON\n"
 
 
@@ -64,7 +72,7 @@ def cli(tmp_path: Path) -> Cli:
     return Cli(tmp_path / "data", {"SCOPE_RECALL_EMBEDDER": "minilm", "SCOPE_RECALL_RERANKER": "auto"})
 
 
-def test_every_block_of_the_readme_runs_in_order(cli: Cli, folder: Path) -> None:
+def test_every_block_of_the_readme_runs_in_order(cli: Cli, folder: Path, model: ChatServer) -> None:
     said: list[str] = []
     served = None
     (kind, first), *rest = blocks("README.md")
@@ -77,7 +85,7 @@ def test_every_block_of_the_readme_runs_in_order(cli: Cli, folder: Path) -> None
                 served = cli.start(*SERVE_LINE.split()[1:])
                 _wait_for_port(folder, cli)
                 text = text.removeprefix(SERVE_LINE)
-            done = shell(script_of(kind, text), folder, cli)
+            done = shell(script_of(kind, text, model), folder, cli)
             assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
             said.append(done.stdout)
     finally:
@@ -90,6 +98,7 @@ def test_every_block_of_the_readme_runs_in_order(cli: Cli, folder: Path) -> None
     assert everything.count("The proxy listens on 8443") >= 3, "by recall, by a filtered recall, and over HTTP"
     assert "部署失败是因为证书过期了" in everything
     assert "nothing is degraded" in everything
+    assert "The proxy listens on 8443" in model.prompt, "the model is asked with what was recalled"
 
 
 @contextmanager
@@ -98,6 +107,7 @@ def serving(folder: Path, cli: Cli) -> Iterator[None]:
     served = cli.start(*SERVE_LINE.split()[1:])
     try:
         _wait_for_port(folder, cli)
+        write_api_file(cli.data_dir, "http://127.0.0.1:8420")  # so that each `chat` need not load the models
         yield
     finally:
         assert stop(served) == 0
@@ -111,16 +121,15 @@ def _wait_for_port(folder: Path, cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("document", [f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))])
-def test_every_command_of_a_page_runs(document: str, cli: Cli, folder: Path) -> None:
+def test_every_command_of_a_page_runs(document: str, cli: Cli, folder: Path, model: ChatServer) -> None:
     found = blocks(document)
     assert found, "a page without a command that runs is out of this test's sight"
     with (
-        chat_server() as model,
         up(cli) if document in IN_A_RUNNING_SYSTEM else nullcontext(),
         serving(folder, cli) if document in SERVED else nullcontext(),
     ):
         for kind, text in found:
-            done = shell(script_of(kind, text.replace(CHAT_URL, model.url)), folder, cli)
+            done = shell(script_of(kind, text, model), folder, cli)
             assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
 
 
