@@ -23,8 +23,8 @@ from producers.settings import Settings, load_settings
 from producers.turn_batches import Push, Turn
 
 RECALL_PATH, FORGET_PATH, STATUS_PATH = "/v1/recall", "/v1/forget", "/v1/status"
-TIMEOUT = 10.0
-"""Seconds; twice what a recall takes at most by default."""
+TIMEOUT = 30.0
+"""Seconds; a service that has just been started loads its models at the first recall."""
 FORGET_TIMEOUT = 600.0
 """Erasing searches every file afterwards."""
 RETRIES = 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -27,8 +28,9 @@ IN_A_RUNNING_SYSTEM = ("docs/maintenance.md", "docs/agents.md")
 """The other pages are for those who have not started it yet."""
 SERVED = ("docs/agents.md",)
 """Pages that ask the query service."""
+SERVICE_URL = "http://127.0.0.1:8420"
 CHAT_URL = "http://127.0.0.1:11434/v1"
-"""The model's server in the documents; the tests have one of their own."""
+"""The query service and the model's server in the documents; the tests have their own."""
 
 
 def blocks(document: str) -> list[tuple[str, str]]:
@@ -102,13 +104,14 @@ def test_every_block_of_the_readme_runs_in_order(cli: Cli, folder: Path, model: 
 
 
 @contextmanager
-def serving(folder: Path, cli: Cli) -> Iterator[None]:
-    """The query service runs for the block."""
-    served = cli.start(*SERVE_LINE.split()[1:])
+def serving(cli: Cli) -> Iterator[str]:
+    """The URL of the query service, which runs for the block."""
+    served = cli.start("serve", "--port", "0", "--json")
     try:
-        _wait_for_port(folder, cli)
-        write_api_file(cli.data_dir, "http://127.0.0.1:8420")  # so that each `chat` need not load the models
-        yield
+        assert served.stdout
+        url: str = next(json.loads(line)["url"] for line in served.stdout if line.startswith(b"{"))
+        write_api_file(cli.data_dir, url)  # so that each `chat` need not load the models
+        yield url
     finally:
         assert stop(served) == 0
 
@@ -126,10 +129,11 @@ def test_every_command_of_a_page_runs(document: str, cli: Cli, folder: Path, mod
     assert found, "a page without a command that runs is out of this test's sight"
     with (
         up(cli) if document in IN_A_RUNNING_SYSTEM else nullcontext(),
-        serving(folder, cli) if document in SERVED else nullcontext(),
+        serving(cli) if document in SERVED else nullcontext(SERVICE_URL) as service,
     ):
         for kind, text in found:
-            done = shell(script_of(kind, text, model), folder, cli)
+            script = script_of(kind, text, model).replace(SERVICE_URL, service)
+            done = shell(script, folder, cli)
             assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
 
 
