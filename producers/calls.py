@@ -58,7 +58,7 @@ class Attempts:
         left = self.left()
         return httpx.Timeout(left, connect=min(left, CONNECT_SECONDS))
 
-    def wait_after(self, outcome: Answered | httpx.TransportError) -> float | None:
+    def wait_after(self, outcome: Answered | httpx.RequestError) -> float | None:
         """Seconds until the next attempt; None when the outcome stands."""
         self._wait = min(LONGEST_WAIT, self._wait * 2)
         wait = self._wait
@@ -72,7 +72,7 @@ class Attempts:
                 return None
         return wait if time.monotonic() + wait < self._deadline else None
 
-    def result(self, outcome: Answered | httpx.TransportError) -> Any:
+    def result(self, outcome: Answered | httpx.RequestError) -> Any:
         """The answer's JSON, or raise what it means."""
         if isinstance(outcome, Answered):
             return outcome.result(self.name)
@@ -100,10 +100,10 @@ class Caller:
         """The JSON of the answer, within `timeout` seconds with all retries. Raises errors of the tree."""
         attempts = Attempts(call_name(self.url, path), timeout, self._retries)
         while True:
-            outcome: Answered | httpx.TransportError
+            outcome: Answered | httpx.RequestError
             try:
                 outcome = self._once(method, path, body, attempts)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 outcome = error
             wait = attempts.wait_after(outcome)
             if wait is None:
@@ -133,10 +133,10 @@ class AsyncCaller:
         """As `Caller.call`."""
         attempts = Attempts(call_name(self.url, path), timeout, self._retries)
         while True:
-            outcome: Answered | httpx.TransportError
+            outcome: Answered | httpx.RequestError
             try:
                 outcome = await self._once(method, path, body, attempts)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 outcome = error
             except TimeoutError:
                 outcome = httpx.ReadTimeout("")
@@ -174,7 +174,7 @@ def checked_url(url: str) -> str:
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, TypeError) as error:
-        raise UsageError(f"url {url!r}: {error}") from None
+        raise UsageError(f"url {without_password(str(url))!r}: {error}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise UsageError(
             f"url {without_password(url)!r}: http://HOST:PORT or https://HOST is due, such as {DEFAULT_URL}"

@@ -77,7 +77,7 @@ class ChatModel:
                 if response.status_code != 200:
                     raise self._refused(response, messages)
                 yield from self._pieces(response)
-        except (httpx.TransportError, BrokenAnswer, ServerError) as error:
+        except (httpx.RequestError, BrokenAnswer, ServerError) as error:
             raise ModelAway(f"{self._where} {self._meaning(error, messages)}") from None
 
     def _meaning(self, error: Exception, messages: Sequence[Message]) -> str:

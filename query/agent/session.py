@@ -6,8 +6,9 @@ meanwhile is seen at least once.
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -24,6 +25,7 @@ TAIL_TURNS = 200
 """Newest turns of a session that are looked at."""
 STREAM_ENTRIES = 10_000
 """Newest entries of the live stream that are looked at; a session's own are among them unless a flood came since."""
+PAGE = 500
 SAID = ("user", "assistant")
 
 
@@ -87,19 +89,17 @@ class Session:
         return list(self._ours(record.payload for record in spooled_events(self._settings)))
 
     def _in_stream(self) -> list[TurnEvent]:
-        stream = Keys(self._settings.key_prefix).stream("live")
         with connect(self._settings) as client, mapped_errors(self._settings):
-            entries: Any = client.xrevrange(stream, count=STREAM_ENTRIES)
-        return list(self._ours(fields.get(EVENT_FIELD, b"") for _, fields in reversed(entries)))
+            return list(self._ours(_newest(client, Keys(self._settings.key_prefix).stream("live"))))[::-1]
 
     def _stored(self) -> list[TurnEvent]:
         with closing(Catalog.open(self._settings.catalog_location)) as catalog:
             return session_tail(catalog, self.tenant, self.id, TAIL_TURNS)
 
-    def _ours(self, payloads: Iterator[bytes]) -> Iterator[TurnEvent]:
-        name = self.id.encode()
+    def _ours(self, payloads: Iterable[bytes]) -> Iterator[TurnEvent]:
+        name = json.dumps(self.id, ensure_ascii=False).encode()
         for payload in payloads:
-            if name.isalnum() and name not in payload:
+            if name not in payload:
                 continue  # most are others', and parsing takes longer than looking
             try:
                 event = valid_event(payload)
@@ -107,3 +107,15 @@ class Session:
                 continue
             if (event.tenant, event.session_id) == (self.tenant, self.id):
                 yield event
+
+
+def _newest(client: Any, stream: str) -> Iterator[bytes]:
+    """The newest events of a stream, newest first."""
+    last = "+"
+    for _ in range(STREAM_ENTRIES // PAGE):
+        entries = client.xrevrange(stream, max=last, count=PAGE)
+        for _, fields in entries:
+            yield fields.get(EVENT_FIELD, b"")
+        if len(entries) < PAGE:
+            return
+        last = "(" + entries[-1][0].decode()
