@@ -44,9 +44,9 @@ class Answered:
         reason = _reason(found)
         said = f"{name} answered {self.status}" + (f": {reason}" if reason else "")
         if self.status == 401:
-            return ServiceRefused(f"{said}. Give it a key: api_key=...; `scope-recall keys create` makes one")
+            return ServiceRefused(f"{said}. This client takes one as api_key=…")
         if self.status == 403:
-            return ServiceRefused(f"{said}. The key is not for this tenant, or lacks the right")
+            return ServiceRefused(said if reason else f"{said}: the key is not for this tenant, or lacks the right")
         if self.status in BUSY:
             return ServiceAway(said, retry_after=self.retry_after)
         if self.status in (400, 413, 422) and reason:

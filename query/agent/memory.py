@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from producers.api_file import api_url
-from producers.errors import NotReady, ScopeRecallError
+from producers.errors import NotReady, ScopeRecallError, ServiceRefused
 from producers.events import TurnEvent
 from producers.recall_answers import RecallOptions
 from producers.recall_client import RecallClient
@@ -85,7 +85,8 @@ class Memory:
             try:
                 return self._by_service(self._service, text)
             except ScopeRecallError as error:
-                troubles.append(f"nothing was recalled: {error}" if is_named else f"{error}; this process recalls")
+                hint = " (SCOPE_RECALL_SERVICE_API_KEY)" if isinstance(error, ServiceRefused) else ""
+                troubles.append(f"{error}{hint}; " + ("nothing was recalled" if is_named else "this process recalls"))
         if is_named:
             return Recalled(degraded=troubles)
         self._leave_service()  # away, or without a key: this process does it from now on, and nobody waits again
