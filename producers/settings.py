@@ -6,13 +6,11 @@ An unknown or misspelt name is an error that names the nearest right one.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import os
 import re
 import tempfile
-import tomllib
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -23,11 +21,16 @@ from pydantic_settings import SettingsError as NotJson
 
 from producers.context_template import DEFAULT_TEMPLATE, ContextTemplate
 from producers.errors import SettingsError
+from producers.prompt_template import DEFAULT_PROMPT, PromptText
 from producers.retention import RetentionRule, check_distinct
+from producers.settings_sources import HttpUrl, check_environment, read_config
 
 ENV_PREFIX = "SCOPE_RECALL_"
 SOCKET_PATH_LIMIT = 100
 """Bytes; Linux allows 107 and macOS 103 in a Unix socket's path."""
+
+SHOWN_CHARS = 100
+"""Of a refused value, in its error: a template can be long."""
 
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./+,@~-]+")
 """Redis lists its clients with the socket's path, and client libraries cut that list at spaces and equals signs."""
@@ -132,6 +135,21 @@ class Settings(BaseSettings):
         60.0, gt=0, description="Seconds that a canary's success counts for /readyz, before the next one is sent."
     )
 
+    service_url: HttpUrl | None = Field(
+        None, description="Query service that `chat` uses; unset: the one of this data dir, if it runs."
+    )
+    service_api_key: str | None = Field(None, min_length=1, description="Key for the query service.", repr=False)
+    chat_url: HttpUrl | None = Field(
+        None, description="Base URL of the OpenAI-compatible server that `chat` asks, such as http://127.0.0.1:8080/v1."
+    )
+    chat_model: str | None = Field(None, min_length=1, description="Name of the model that `chat` asks.")
+    chat_api_key: str | None = Field(None, min_length=1, description="Bearer token for chat_url.", repr=False)
+    chat_timeout: float = Field(120.0, gt=0, description="Seconds that the model may say nothing at all.")
+    chat_history_chars: int = Field(
+        16_000, ge=0, description="Characters of the session's own newest turns in the prompt of `chat`."
+    )
+    prompt_template: PromptText = Field(DEFAULT_PROMPT, description="The prompt of `chat`, with $fields.")
+
     compact_cron: str = Field("7 * * * *", description="When fragments are joined and old versions removed.")
     keep_versions: int = Field(600, ge=1, description="Seconds that old versions of vector tables are kept.")
     index_cron: str = Field("*/5 * * * *", description="When the indexes are brought up to date.")
@@ -235,8 +253,8 @@ class Settings(BaseSettings):
 
 def load_settings(config: Path | None = None, **overrides: Any) -> Settings:
     """Read the settings. Raises `SettingsError` naming the setting, its value and the nearest right name."""
-    _check_environment_names()
-    from_file = _read_config(config) if config else {}
+    check_environment(ENV_PREFIX, Settings.model_fields)
+    from_file = read_config(config, Settings.model_fields) if config else {}
     given = {name: value for name, value in overrides.items() if value is not None}
     # A value in the file ranks below the environment, so it is passed only where the environment is silent.
     silent = {name: value for name, value in from_file.items() if not os.environ.get(ENV_PREFIX + name.upper())}
@@ -246,8 +264,10 @@ def load_settings(config: Path | None = None, **overrides: Any) -> Settings:
         first = error.errors()[0]
         name, *inside = first["loc"] or ("",)
         where = ", ".join([str(name), *(f"rule {part + 1}" if isinstance(part, int) else part for part in inside)])
+        value = repr(shown(str(name), first["input"]))
+        given_value = value if len(value) <= SHOWN_CHARS else f"{value[:SHOWN_CHARS]}…"
         raise SettingsError(
-            f"setting {where} = {shown(str(name), first['input'])!r}: {_problem(first)}. "
+            f"setting {where} = {given_value}: {_problem(first)}. "
             f"Set it by a command's option, by {ENV_PREFIX}{str(name).upper()}, or in the --config file."
         ) from None
     except NotJson:
@@ -273,35 +293,3 @@ def without_password(url: str) -> str:
     """`url` with *** for the password, in front of the host or among the options."""
     url = re.sub(r"(://[^/@:]*):[^/]*@", r"\1:***@", url)
     return re.sub(r"([?&](?:password|token|secret|key)=)[^&]*", r"\1***", url, flags=re.IGNORECASE)
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise SettingsError(f"--config {path}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"--config {path}: not valid TOML: {error}") from None
-    for name in values:
-        if name not in Settings.model_fields:
-            raise SettingsError(f"--config {path}: unknown setting {name!r}{_nearest(name)}")
-    return values
-
-
-def _check_environment_names() -> None:
-    for variable in os.environ:
-        if not variable.startswith(ENV_PREFIX):
-            continue
-        name = variable.removeprefix(ENV_PREFIX).lower()
-        if name not in Settings.model_fields:
-            raise SettingsError(
-                f"environment variable {variable}: unknown setting{_nearest(name, ENV_PREFIX, upper=True)}"
-            )
-
-
-def _nearest(name: str, prefix: str = "", *, upper: bool = False) -> str:
-    matches = difflib.get_close_matches(name.lower(), Settings.model_fields, n=1)
-    if not matches:
-        return ". `scope-recall settings` lists them all"
-    right = prefix + (matches[0].upper() if upper else matches[0])
-    return f"; did you mean {right}?"

@@ -32,6 +32,7 @@ _SUBCOMMANDS = {
     "scheduler": ("workers.commands.parts", "Run the scheduler of maintenance jobs."),
     "serve": ("query.commands.serve", "Run the query service: push and recall over HTTP."),
     "keys": ("query.commands.keys", "Create, list or revoke keys of the query service."),
+    "chat": ("query.commands.chat", "Talk with a model that remembers."),
 }
 """Command name → module that holds it and its line in `--help`."""
 

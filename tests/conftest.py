@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from producers.settings import ENV_PREFIX, Settings, load_settings
+
+if TYPE_CHECKING:
+    from fake_service import Service
 
 for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
     del os.environ[name]  # the settings of whoever runs the tests are not the tests'
@@ -27,3 +31,19 @@ def live_settings(settings: Settings) -> Iterator[Settings]:
 
     with embedded_redis(settings):
         yield settings
+
+
+@pytest.fixture(scope="module")
+def running_service() -> Iterator[Service]:
+    """A query service in memory, which a module's tests share."""
+    from fake_service import fake_service
+
+    with fake_service() as service:
+        yield service
+
+
+@pytest.fixture
+def service(running_service: Service) -> Service:
+    """The same, as if just started."""
+    running_service.reset()
+    return running_service

@@ -6,11 +6,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from chat_server import ChatServer, chat_server
 from system import Cli, stop, up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.models, pytest.mark.timeout(400)]
@@ -18,12 +20,25 @@ pytestmark = [pytest.mark.e2e, pytest.mark.models, pytest.mark.timeout(400)]
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 UP_LINE = "scope-recall up --workers 2\n"
-IN_A_RUNNING_SYSTEM = ("docs/maintenance.md", "docs/recall.md", "docs/service.md")
+IN_A_RUNNING_SYSTEM = ("docs/maintenance.md", "docs/recall.md", "docs/service.md", "docs/agents.md")
 """The other pages are for those who have not started it yet."""
+CHAT_URL = "http://127.0.0.1:11434/v1"
+"""The model's server in the documents; the tests have their own."""
 
 
 def blocks(document: str) -> list[tuple[str, str]]:
     return BLOCK.findall((ROOT / document).read_text())
+
+
+@pytest.fixture
+def model() -> Iterator[ChatServer]:
+    with chat_server() as server:
+        yield server
+
+
+def script_of(kind: str, text: str, model: ChatServer) -> str:
+    text = text.replace(CHAT_URL, model.url)
+    return text if kind == "sh" else f"{sys.executable} - <<'PYTHON'\n{text}PYTHON\n"
 
 
 @pytest.fixture
@@ -53,7 +68,7 @@ def cli(tmp_path: Path) -> Cli:
     return Cli(tmp_path / "data", shown)
 
 
-def test_every_block_of_the_readme_runs_in_order(cli: Cli, folder: Path) -> None:
+def test_every_block_of_the_readme_runs_in_order(cli: Cli, folder: Path, model: ChatServer) -> None:
     said: list[str] = []
     (kind, first), *rest = blocks("README.md")
     assert (kind, first) == ("sh", UP_LINE), "the first thing a reader runs is the system itself"
@@ -61,8 +76,7 @@ def test_every_block_of_the_readme_runs_in_order(cli: Cli, folder: Path) -> None
     try:
         cli.wait_ready(system)
         for kind, text in rest:
-            script = text if kind == "sh" else f"{sys.executable} - <<'PYTHON'\n{text}PYTHON\n"
-            done = shell(script, folder, cli)
+            done = shell(script_of(kind, text, model), folder, cli)
             assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
             said.append(done.stdout)
     finally:
@@ -74,15 +88,16 @@ def test_every_block_of_the_readme_runs_in_order(cli: Cli, folder: Path) -> None
     assert everything.count("The proxy listens on 8443") >= 3, "by recall, by a filtered recall, and over HTTP"
     assert "部署失败是因为证书过期了" in everything
     assert "nothing is degraded" in everything
+    assert "The proxy listens on 8443" in model.prompt, "the model is asked with what was recalled"
 
 
 @pytest.mark.parametrize("document", [f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))])
-def test_every_command_of_a_page_runs(document: str, cli: Cli, folder: Path) -> None:
+def test_every_command_of_a_page_runs(document: str, cli: Cli, folder: Path, model: ChatServer) -> None:
     found = blocks(document)
     assert found, "a page without a command that runs is out of this test's sight"
     with up(cli) if document in IN_A_RUNNING_SYSTEM else nullcontext():
-        for _, text in found:
-            done = shell(text, folder, cli)
+        for kind, text in found:
+            done = shell(script_of(kind, text, model), folder, cli)
             assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
 
 

@@ -48,7 +48,7 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-@pytest.mark.parametrize("module", ["stream", "events", "settings", "cli"])
+@pytest.mark.parametrize("module", ["stream", "events", "settings", "cli", "client", "recall_client"])
 def test_a_producer_loads_nothing_heavy(module: str) -> None:
     loaded = loaded_by(f"import producers.{module}")
     assert "producers" in loaded
