@@ -185,7 +185,7 @@ def test_the_command_takes_all_of_it_for_one_question_and_for_a_file(talk: Memor
 
 
 def test_the_service_takes_all_of_it_by_fields(talk: Memory) -> None:
-    with TestClient(create_app(talk.settings)) as client:
+    with TestClient(create_app(talk.settings), "http://127.0.0.1") as client:
 
         def ask(**fields: Any) -> httpx.Response:
             return client.post("/v1/recall", json={"query": "where does the heron wait", "tenant": "t", **fields})
