@@ -81,5 +81,11 @@ def served(data_dir: Path, *arguments: str, end: int = signal.SIGTERM, **environ
         process.send_signal(end)
         out, err = process.communicate(timeout=40)
     assert process.returncode == 0, err
-    assert (out, err) == ("", f"serving on {url}\n"), "it says where it serves and logs nothing of what was asked"
+    first, *logged = err.splitlines()
+    assert (out, first) == ("", f"serving on {url}"), err
+    for line in map(json.loads, logged):  # a request that failed for the service's own reason, and none of its words
+        assert line.keys() <= {"event", "level", "timestamp", "request_id", "method", "path", "status", "ms", "key"}, (
+            line
+        )
+        assert (line["event"], line["status"]) == ("request", 503)
     assert not (data_dir / "api.json").exists()
