@@ -25,6 +25,8 @@ from workers.stores.vectors import VectorStore
 
 LOOPBACK = "http://127.0.0.1"
 """Base URL of a test's client: without a key the service answers under no other name."""
+LOGGED = {"event", "level", "timestamp", "request_id", "method", "path", "status", "ms", "key"}
+"""All that a log line of a request holds."""
 TURNS = [
     ("acme", "ops", "the proxy listens on port 8080"),
     ("acme", "food", "lunch is at noon"),
@@ -84,8 +86,6 @@ def served(data_dir: Path, *arguments: str, end: int = signal.SIGTERM, **environ
     first, *logged = err.splitlines()
     assert (out, first) == ("", f"serving on {url}"), err
     for line in map(json.loads, logged):  # a request that failed for the service's own reason, and none of its words
-        assert line.keys() <= {"event", "level", "timestamp", "request_id", "method", "path", "status", "ms", "key"}, (
-            line
-        )
+        assert line.keys() <= LOGGED, line
         assert (line["event"], line["status"]) == ("request", 503)
     assert not (data_dir / "api.json").exists()

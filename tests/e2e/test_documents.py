@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.models, pytest.mark.timeout(400)]
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 UP_LINE = "scope-recall up --workers 2\n"
-IN_A_RUNNING_SYSTEM = ("docs/maintenance.md", "docs/service.md")
+IN_A_RUNNING_SYSTEM = ("docs/maintenance.md", "docs/recall.md", "docs/service.md")
 """The other pages are for those who have not started it yet."""
 
 
