@@ -25,6 +25,8 @@ from workers.stores.vectors import VectorStore
 
 LOOPBACK = "http://127.0.0.1"
 """Base URL of a test's client: without a key the service answers under no other name."""
+LOGGED = {"event", "level", "timestamp", "request_id", "method", "path", "status", "ms", "key"}
+"""All that a log line of a request holds."""
 TURNS = [
     ("acme", "ops", "the proxy listens on port 8080"),
     ("acme", "food", "lunch is at noon"),
@@ -81,5 +83,9 @@ def served(data_dir: Path, *arguments: str, end: int = signal.SIGTERM, **environ
         process.send_signal(end)
         out, err = process.communicate(timeout=40)
     assert process.returncode == 0, err
-    assert (out, err) == ("", f"serving on {url}\n"), "it says where it serves and logs nothing of what was asked"
+    first, *logged = err.splitlines()
+    assert (out, first) == ("", f"serving on {url}"), err
+    for line in map(json.loads, logged):  # a request that failed for the service's own reason, and none of its words
+        assert line.keys() <= LOGGED, line
+        assert (line["event"], line["status"]) == ("request", 503)
     assert not (data_dir / "api.json").exists()
