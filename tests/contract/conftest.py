@@ -38,7 +38,9 @@ def make_catalog_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable
     def make() -> str:
         name = f"catalog_{uuid4().hex}"
         if request.param == "sqlite":
-            return f"sqlite:///{tmp_path / name}.db"
+            folder = tmp_path / name  # of its own: what is beside a catalog counts as its store's
+            folder.mkdir()
+            return f"sqlite:///{folder / 'catalog.db'}"
         server = sa.make_url(request.getfixturevalue("postgresql"))
         engine = sa.create_engine(server, isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
