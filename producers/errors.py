@@ -3,12 +3,14 @@
     ScopeRecallError
     ├── UsageError             the caller's mistake; the command exits with 2
     │   ├── SettingsError      a setting is unknown, misspelt or out of range
-    │   └── InvalidEvent       a turn event breaks a limit; names field, limit and value
+    │   ├── InvalidEvent       a turn event breaks a limit; names field, limit and value
+    │   └── ServiceRefused     the query service will not do what it was asked, such as without a key
     ├── RetryableError         the same call may succeed later; nothing was lost
     │   ├── StreamUnavailable  Redis cannot be used
     │   │   └── StreamAway     it does not answer, or refuses for a while: what is appended meanwhile is spooled
     │   ├── SpoolFull          Redis is away and the spool is at its bound, or its disk is full
     │   ├── StreamFull         the stream is at its high-water mark
+    │   ├── ServiceUnavailable the query service does not answer in time, or asks for patience
     │   ├── EmbedderUnavailable  the embedding service does not answer or is overloaded
     │   └── StoreUnavailable   the catalog or the vector store cannot be used right now
     │       └── StoreDamaged   files of a vector table are missing or broken; it is built anew from the catalog
@@ -45,6 +47,15 @@ class InvalidEvent(UsageError):
         """The message for logs and dead letters, which never hold what a turn says."""
 
 
+class ServiceRefused(UsageError):
+    """The query service answers, and will not do what it was asked, however often."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+        """HTTP status."""
+
+
 class RetryableError(ScopeRecallError):
     """The same call may succeed later."""
 
@@ -63,6 +74,15 @@ class SpoolFull(RetryableError):
 
 class StreamFull(RetryableError):
     """The stream stayed at its high-water mark for as long as the caller would wait."""
+
+
+class ServiceUnavailable(RetryableError):
+    """The query service does not answer in time, or asks for patience."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds the service asked to wait, when it said so."""
 
 
 class EmbedderUnavailable(RetryableError):

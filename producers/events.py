@@ -23,6 +23,9 @@ Role = Literal["user", "assistant", "system", "tool"]
 MAX_ID_CHARS = 256
 MAX_TAGS = 64
 MAX_TURN_INDEX = 2**63 - 1
+LIVE_FROM = 10_000_000
+"""Turn index from which Hermes' live turns are numbered. Its transcripts are imported below, so that neither ever takes
+the other's place; no session has that many messages."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
