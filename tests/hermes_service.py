@@ -49,7 +49,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, {"status": "ok"})
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        payload = self.rfile.read(int(self.headers["content-length"]))
+        if not payload:
+            return  # the client went away between head and body
+        body = json.loads(payload)
         self.server.asked.append((self.path, body))
         self.server.authorization = self.headers.get("authorization")
         time.sleep(self.server.delay)

@@ -114,5 +114,6 @@ def _as_json(one: State) -> dict[str, Any]:
         "installed": one.installed,
         "active": one.active,
         "tenant": one.tenant or None,
+        "agent": one.agent or None,
         "problem": one.problem or None,
     }

@@ -45,7 +45,8 @@ class State:
     active: bool
     """Hermes' config names it as its memory provider."""
     tenant: str
-    """Whose memory the home's owner has; empty where nothing was installed or said yet."""
+    agent: str
+    """Whose memory the home's owner has; both are empty where nothing was installed or said yet."""
     problem: str = ""
 
 
@@ -104,18 +105,19 @@ def uninstall(home: Path) -> bool:
 def state(home: Path) -> State:
     """How it stands now."""
     folder = _folder(home)
-    problem, tenant = "", ""
+    problem, tenant, agent = "", "", ""
     try:
         settings = own.load(home)
         if (home / own.FOLDER).is_dir():
-            tenant = memory_of(home, "", {}, settings.tenant).tenant
+            memory = memory_of(home, "", {}, settings.tenant)
+            tenant, agent = memory.tenant, memory.agent_id
     except SettingsError as error:
         problem = str(error)
     installed = "no"
     if folder.exists():
         current = all(_read(folder / name) == text for name, text in _files().items())
         installed = "foreign" if _foreign(folder) else "yes" if current else "outdated"
-    return State(home, profile_of(home), installed, _active(home), tenant, problem)
+    return State(home, profile_of(home), installed, _active(home), tenant, agent, problem)
 
 
 def _folder(home: Path) -> Path:

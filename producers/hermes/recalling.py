@@ -22,12 +22,14 @@ RECENT_TURNS = 24
 """Turns of a session that its agent still has before it after a compaction, which keeps about 20 messages."""
 ALL_TURNS = 1_000_000
 """More than any session has: nothing of it was compacted, so all of it is before the agent."""
-ANSWER_SHARE = 0.8
-"""Of the budget, what the service may take; the rest is the way there and back, and the block."""
+ANSWER_SHARE = 0.5
+"""Of the budget, what one recall may take; the rest is for the others that are answered first. With 8 sessions at once
+on 2 busy cores 48 of 48 blocks came within 1.5 s (p95 945 ms), with .8 of it 3 of 48."""
 WARM_SECONDS = 60.0
 _UNKNOWN_FIELD = 422
 _CLOSING = "</recalled-memory>"
 _CUT = "[…]"
+_PROBE = {"query": "warm up", "k": 1}
 
 
 class Recalling:
@@ -83,13 +85,17 @@ class Recalling:
     def warm(self) -> None:
         """Have the service load its models, and learn whether it is there, before anybody waits for it."""
         try:
-            self._service.ask("/v1/recall", self._memory.scope() | {"query": "warm up", "k": 1}, WARM_SECONDS)
+            self._service.ask("/v1/recall", self._memory.scope() | _PROBE, WARM_SECONDS)
         except (RetryableError, UsageError) as error:
             log.debug("warming up: %s", error)
 
     def look_again(self, seconds: float) -> None:
-        """Where the service was away: whether it is back, asked while nobody waits."""
-        if self._pause.failing and self._service.answers(seconds):
+        """Where the service was away or late: whether it answers in time now, asked while nobody waits."""
+        if self._pause.failing:
+            try:
+                self._service.ask("/v1/recall", self._memory.scope() | _PROBE, seconds)
+            except ScopeRecallError:
+                return
             self._pause.succeeded()
 
     def _left_out(self) -> dict[str, Any]:

@@ -39,13 +39,6 @@ class Service:
         """The answer to a POST. Raises `ServiceUnavailable` after `seconds` at the latest, and `ServiceRefused`."""
         return within(seconds, lambda: self._post(path, body, seconds))
 
-    def answers(self, seconds: float) -> bool:
-        """Whether the service's process is there."""
-        try:
-            return within(seconds, lambda: self._send("GET", "/healthz", None, seconds).is_success)
-        except ServiceUnavailable:
-            return False
-
     def close(self) -> None:
         with self._lock:
             if self._client is not None:
@@ -53,7 +46,7 @@ class Service:
                 self._client = None
 
     def _post(self, path: str, body: dict[str, Any], seconds: float) -> dict[str, Any]:
-        response = self._send("POST", path, body, seconds)
+        response = self._send(path, body, seconds)
         if not response.is_success:
             raise _refusal(response)
         try:
@@ -64,10 +57,10 @@ class Service:
             raise ServiceUnavailable(f"{response.url}: the answer is no JSON object; is it scope-recall's service?")
         return answer
 
-    def _send(self, method: str, path: str, body: dict[str, Any] | None, seconds: float) -> httpx.Response:
+    def _send(self, path: str, body: dict[str, Any], seconds: float) -> httpx.Response:
         url = self._url()
         try:
-            return self._client_for(url).request(method, url + path, json=body, timeout=seconds)
+            return self._client_for(url).post(url + path, json=body, timeout=seconds)
         except httpx.TimeoutException:
             raise ServiceUnavailable(f"{url} did not answer within {seconds:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL, RuntimeError) as error:  # RuntimeError: closed meanwhile

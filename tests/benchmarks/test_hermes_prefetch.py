@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
 SESSIONS = 8
 STORED_TURNS = 5_000
-QUESTIONS = 25
+QUESTIONS = 15
 BUDGET_MS = 1500
 PAUSES = (2.0, 0.0)
 """Seconds that the model takes to answer; a fast one, and none at all."""
