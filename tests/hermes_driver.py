@@ -88,13 +88,7 @@ def manage(model: str, session: str, call: str, *arguments: Any, **named: Any) -
     return {"result": result if isinstance(result, (str, bool, list)) else None, "seconds": time.monotonic() - started}
 
 
-def leave(model: str) -> dict[str, Any]:
-    """As after a kill: nothing is closed, no thread is waited for."""
-    ANSWERS.flush()
-    os._exit(0)
-
-
-CALLS = {"say": say, "close": close, "load": load, "manage": manage, "leave": leave}
+CALLS = {"say": say, "close": close, "load": load, "manage": manage}
 
 if __name__ == "__main__":
     for line in sys.stdin:

@@ -32,9 +32,6 @@ class Hermes:
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([name, arguments, named]) + "\n")
         self._process.stdin.flush()
-        if name == "leave":
-            self._process.wait(20)
-            return {}
         line = self._process.stdout.readline()
         assert line, "the driver ended; see its standard error in the captured output"
         answer: dict[str, Any] = json.loads(line)

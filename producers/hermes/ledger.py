@@ -46,15 +46,6 @@ class Ledger:
         except (OSError, sqlite3.Error):
             return LIVE_FROM + 2 * (time.time_ns() // 1000)
 
-    def exchanges(self, session: str) -> int:
-        """How many exchanges are known of the session."""
-        try:
-            with self._lock, self._opened() as connection:
-                query = "SELECT count(*) FROM exchanges WHERE session = ?"
-                return int(connection.execute(query, (session,)).fetchone()[0])
-        except (OSError, sqlite3.Error):
-            return 0
-
     def _opened(self) -> _Transaction:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return _Transaction(self._path)
