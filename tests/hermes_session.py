@@ -60,6 +60,15 @@ def make_home(home: Path, data_dir: Path, **settings: Any) -> Path:
     return home
 
 
+def hermes_command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Hermes' own command line in `home`."""
+    command = [str(hermes_python().with_name("hermes")), *arguments]
+    environment = {"HERMES_HOME": str(home), "HOME": str(home), "PATH": os.environ["PATH"]}
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=60
+    )
+
+
 @contextmanager
 def running_hermes(home: Path, model_url: str, **environment: str) -> Iterator[Hermes]:
     """A process in `home`; it knows nothing of this environment but the shim."""

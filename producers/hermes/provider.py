@@ -29,6 +29,8 @@ NAME = "scope-recall"
 CLOSE_SECONDS = 2.0
 """For turns that wait; what is left stays on the disk."""
 PROBE_SECONDS = 1.0
+WAIT_SHARE = 0.95
+"""Of the budget, what is waited for; the rest is for a thread that wakes late on a busy machine."""
 _FACTS = ("platform", "user_name", "chat_name", "chat_type")
 """Of what Hermes says of a session, what becomes metadata of its turns."""
 
@@ -77,7 +79,7 @@ class ScopeRecallProvider:
         open_ = self._connections
         if open_ is None or is_trivial(query):
             return ""
-        return open_.recalling.block(query, self._settings.budget_ms / 1000)
+        return open_.recalling.block(query, WAIT_SHARE * self._settings.budget_ms / 1000)
 
     def queue_prefetch(self, query: str, *, session_id: str = "") -> None:
         """Between two turns: see whether a service that was away or late is back; the next question is not known."""

@@ -34,6 +34,7 @@ class Service:
         self._lock = threading.Lock()
         self._client: httpx.Client | None = None
         self._host = ""
+        self._closed = False
 
     def ask(self, path: str, body: dict[str, Any], seconds: float) -> dict[str, Any]:
         """The answer to a POST. Raises `ServiceUnavailable` after `seconds` at the latest, and `ServiceRefused`."""
@@ -41,9 +42,9 @@ class Service:
 
     def close(self) -> None:
         with self._lock:
+            self._closed = True
             if self._client is not None:
                 self._client.close()
-                self._client = None
 
     def _post(self, path: str, body: dict[str, Any], seconds: float) -> dict[str, Any]:
         response = self._send(path, body, seconds)
@@ -71,8 +72,12 @@ class Service:
     def _client_for(self, url: str) -> httpx.Client:
         host = urlsplit(url).hostname or ""
         with self._lock:
+            if self._closed:
+                raise ServiceUnavailable("the session is over")
             if self._client is None or host != self._host:
                 # A proxy that the environment names is not asked for this machine's own service.
+                if self._client is not None:
+                    self._client.close()
                 headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
                 self._client = httpx.Client(headers=headers, trust_env=not host.startswith(_LOOPBACK))
                 self._host = host

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hermes_model import Model, running_model
-from hermes_session import Hermes, make_home, running_hermes
+from hermes_session import Hermes, hermes_command, make_home, running_hermes
 from system import Cli, stop, up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -81,6 +81,20 @@ def test_its_loader_finds_the_provider_and_loads_nothing_heavy(world: World, her
     assert "agent.memory_provider" in found["bases"]
     assert {"transport", "url", "api_key", "redact"} <= {field["key"] for field in found["schema"]}
     assert found["backup"] == [str(world.cli.data_dir / "spool")]
+
+
+def test_the_commands_of_the_page_make_hermes_use_it(world: World, tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", world.cli.data_dir)
+    (home / "config.yaml").unlink()
+    page = (Path(__file__).parents[2] / "docs" / "hermes.md").read_text()
+    commands = [line.removeprefix("$ hermes ").split() for line in page.splitlines() if line.startswith("$ hermes ")]
+    assert ["config", "set", "memory.provider", "scope-recall"] in commands
+    for command in commands:
+        assert hermes_command(home, *command).returncode == 0
+    assert "scope-recall  (API key / local) ← active" in hermes_command(home, "memory", "status").stdout
+    assert (
+        Cli(world.cli.data_dir, {"HERMES_HOME": str(home)}).run("hermes", "status", "--json").json["homes"][0]["active"]
+    )
 
 
 def test_its_memory_manager_drives_a_session(world: World, hermes: Hermes) -> None:

@@ -57,11 +57,11 @@ def test_a_late_service_costs_one_budget_and_is_then_left_alone(
         started = time.monotonic()
         assert provider.prefetch(f"what about harbour number {number}") == ""
         took.append(time.monotonic() - started)
-    assert 0.2 <= took[0] < 0.4
+    assert 0.19 <= took[0] < 0.4
     assert max(took[1:]) < 0.05
     said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(said) == 1
-    assert "did not answer within 0.2 s" in said[0]
+    assert "did not answer within 0.19 s" in said[0]
     assert "harbour" not in said[0]
     provider.queue_prefetch("it is as late as before")
     assert provider.prefetch("what about the harbour") == ""
