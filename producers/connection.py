@@ -27,17 +27,23 @@ _PASSING_REFUSALS = ("MISCONF", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "NOREPL
 """What Redis says while its disk is full or a failover is under way."""
 
 
-def connect(settings: Settings, *, patience: float = 0.0) -> redis.Redis:
+def connect(
+    settings: Settings,
+    *,
+    patience: float = 0.0,
+    connect_timeout: float = CONNECT_TIMEOUT,
+    socket_timeout: float = SOCKET_TIMEOUT,
+) -> redis.Redis:
     """A client that answers in bytes. Each call is tried again for about `patience` seconds while Redis is away.
 
-    Raises `SettingsError` for a URL that is none.
+    The time-outs are in seconds. Raises `SettingsError` for a URL that is none.
     """
     attempts = int(patience / LONGEST_WAIT) + (5 if patience else 0)
     try:
         return redis.Redis.from_url(
             settings.redis_location,
-            socket_connect_timeout=CONNECT_TIMEOUT,
-            socket_timeout=SOCKET_TIMEOUT,
+            socket_connect_timeout=connect_timeout,
+            socket_timeout=socket_timeout,
             retry=Retry(ExponentialBackoff(cap=LONGEST_WAIT, base=FIRST_WAIT), attempts),
             retry_on_error=list(TRANSIENT),
         )

@@ -5,7 +5,8 @@
     │   ├── SettingsError      a setting is unknown, misspelt or out of range
     │   ├── InvalidEvent       a turn event breaks a limit; names field, limit and value
     │   │   └── TurnsRejected  some turns of a push were not accepted, all others were
-    │   └── InvalidRequest     the query service refuses a field; names it
+    │   ├── InvalidRequest     the query service refuses a field; names it
+    │   └── ServiceRefused     the query service will not do what it was asked, such as without a key
     ├── RetryableError         the same call may succeed later; nothing was lost
     │   ├── StreamUnavailable  Redis cannot be used
     │   │   └── StreamAway     it does not answer, or refuses for a while: what is appended meanwhile is spooled
@@ -18,7 +19,6 @@
     │       └── StoreDamaged   files of a vector table are missing or broken; it is built anew from the catalog
     ├── PoisonError            this event can never be stored; it becomes a dead letter
     ├── ModelError             a model cannot be loaded or must not be used; names it
-    ├── ServiceRefused         the query service wants a key, another one, or one with more rights
     ├── UnexpectedAnswer       what answers at the URL is not the query service, or failed in it
     └── NotReady               the data dir, catalog or a process that is needed is not there
         ├── Busy               somebody else is doing this very job
@@ -87,6 +87,15 @@ class InvalidRequest(UsageError):
         """What is wrong: `k`, `sessions.0`; None when it is no single field."""
 
 
+class ServiceRefused(UsageError):
+    """The query service answers, and will not do what it was asked: it wants a key, another one, or more rights."""
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        """HTTP status."""
+
+
 class RetryableError(ScopeRecallError):
     """The same call may succeed later."""
 
@@ -143,10 +152,6 @@ class PoisonError(ScopeRecallError):
 
 class ModelError(ScopeRecallError):
     """A model cannot be loaded, or must not be used."""
-
-
-class ServiceRefused(ScopeRecallError):
-    """The query service wants a key, another one, or one with more rights."""
 
 
 class UnexpectedAnswer(ScopeRecallError):

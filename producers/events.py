@@ -25,6 +25,9 @@ MAX_TAGS = 64
 MAX_TURN_INDEX = 2**63 - 1
 CANARY_TENANT = "scope-recall canary"
 """Whose turns the query service pushes and recalls to see that the path works; nobody else may have this name."""
+LIVE_FROM = 10_000_000
+"""Turn index from which Hermes' live turns are numbered. Its transcripts are imported below, so that neither ever takes
+the other's place; no session has that many messages."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")

@@ -16,6 +16,7 @@ _SUBCOMMANDS = {
     "backfill": ("workers.commands.backfill", "Import old transcripts of every kind."),
     "drain": ("workers.commands.drain", "Wait until every accepted turn can be recalled."),
     "recall": ("query.commands.recall", "Ask a question; get the turns that answer it."),
+    "hermes": ("producers.hermes.commands", "Put the memory provider into Hermes, or take it out."),
     "eval": ("query.commands.eval", "Measure recall on a labelled set."),
     "status": ("workers.commands.status", "Show streams, queues, workers and stores."),
     "dead": ("workers.commands.dead", "List, replay or drop dead letters."),

@@ -49,6 +49,9 @@ def folder(tmp_path: Path) -> Path:
 def shell(script: str, folder: Path, cli: Cli) -> subprocess.CompletedProcess[str]:
     environment = cli.full_environment() | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     # The documents show the defaults, so the real models are used.
+    # Nobody's own Hermes is touched.
+    environment["HERMES_HOME"] = str(folder / "hermes")
+    (folder / "hermes").mkdir(exist_ok=True)
     for name in ("SCOPE_RECALL_EMBEDDER", "SCOPE_RECALL_RERANKER"):
         del environment[name]
     return subprocess.run(

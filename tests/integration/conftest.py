@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from hermes_provider import Make, providers
+from hermes_service import FakeService, fake_service
 from producers.connection import connect
 from producers.settings import Settings, load_settings
 from stepped import Stepped
@@ -38,3 +41,17 @@ def shared_settings(settings: Settings, module_redis: str) -> Settings:
     with connect(settings) as client:
         client.flushall()
     return settings
+
+
+@pytest.fixture
+def recall_service() -> Iterator[FakeService]:
+    """What the Hermes plug-in asks, in a thread."""
+    with fake_service() as service:
+        yield service
+
+
+@pytest.fixture
+def make_provider(tmp_path: Path, settings: Settings, recall_service: FakeService) -> Iterator[Make]:
+    """Makes the Hermes plug-in in a home of the test's own, on its data dir and service."""
+    with providers(tmp_path / "home", data_dir=str(settings.data_dir), url=recall_service.url) as make:
+        yield make

@@ -13,7 +13,7 @@ import pytest
 
 from producers.connection import connect
 from producers.errors import StreamAway
-from producers.events import TurnEvent, parse_event
+from producers.events import LIVE_FROM, TurnEvent, parse_event
 from producers.keys import EVENT_FIELD, Keys
 from producers.settings import Settings
 from producers.stream import EventStream
@@ -60,9 +60,8 @@ def catalog(live_settings: Settings) -> Iterator[Catalog]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    path = tmp_path / "old.lines"
-    path.write_text(lines(range(10)))
-    return path
+    (tmp_path / "old.lines").write_text(lines(range(10)))
+    return tmp_path / "old.lines"
 
 
 def lines(numbers: range, session: str = "s") -> str:
@@ -180,15 +179,16 @@ def test_a_kill_at_any_step_loses_no_turn_and_sends_none_under_two_identities(
     assert sorted(catalog.recent_contents(20)) == sorted(content for *_, content in TEN)
 
 
-def test_a_turn_that_was_said_live_is_not_imported_again_and_new_ones_go_behind_it(
-    live_settings: Settings, catalog: Catalog, file: Path
+@pytest.mark.parametrize(("live", "first"), [(0, 2), (LIVE_FROM, 0)])  # Hermes' live turns go on after the import
+def test_a_turn_that_was_said_live_is_not_imported_again_and_new_ones_take_no_live_place(
+    live_settings: Settings, catalog: Catalog, file: Path, live: int, first: int
 ) -> None:
     stepped = Stepped(live_settings)
-    stepped.push(turn("turn 0", 0, tenant="t", role="user"), turn("turn 1", 1, tenant="t", role="assistant"))
+    stepped.push(turn("turn 0", live, tenant="t"), turn("turn 1", live + 1, tenant="t", role="assistant"))
     stepped.settle()
     report = run(live_settings, catalog, file)
     assert (report.imported, report.already_there) == (8, 2)
-    assert [index for _, index, _, _ in identities(live_settings)] == list(range(2, 10))
+    assert [index for _, index, _, _ in identities(live_settings)] == list(range(first, first + 8))
 
 
 def test_tenants_and_prefixes_are_imports_of_their_own(live_settings: Settings, catalog: Catalog, file: Path) -> None:

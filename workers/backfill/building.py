@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from producers.events import MAX_ID_CHARS, TurnEvent
+from producers.events import TurnEvent
 from producers.settings import Settings
+from producers.storable import identifier, storable, within
 from producers.transcripts.port import LeftOut, Said
-from producers.transcripts.text import digest
 
-_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 MAX_FACT_CHARS = 1000
 """Of one metadata value; a title or a path is shorter."""
 
@@ -46,7 +42,7 @@ def event_of(said: Said, source: str, target: Target, settings: Settings) -> Tur
         session_id=identifier(target.session_prefix + said.session),
         turn_index=0,
         role=said.role,
-        content=_content(said.content, settings.max_content_bytes),
+        content=within(said.content, settings.max_content_bytes),
         speaker=identifier(said.speaker) if said.speaker else None,
         created_at=said.created_at,
         source=source,
@@ -55,29 +51,10 @@ def event_of(said: Said, source: str, target: Target, settings: Settings) -> Tur
     )
 
 
-def identifier(text: str) -> str:
-    """An id that the stream takes; one that is too long keeps its beginning and gets a digest."""
-    clean = _CONTROL.sub(REPLACEMENT, text)
-    if len(clean) <= MAX_ID_CHARS:
-        return clean or REPLACEMENT
-    mark = digest(text)
-    return f"{clean[: MAX_ID_CHARS - len(mark) - 1]}-{mark}"
-
-
 def _prefixed(facts: dict[str, Any], prefix: str) -> dict[str, Any]:
     """The facts with the parent session named as it is stored."""
     parent = facts.get("parent_session")
     return facts | {"parent_session": identifier(prefix + str(parent))} if parent and prefix else facts
-
-
-def _content(text: str, limit: int) -> str:
-    """Without what no store can hold, and cut to `limit` bytes with a note of how much is left out."""
-    clean = _UNSTORABLE.sub(REPLACEMENT, text)
-    size = len(clean.encode())
-    if size <= limit:
-        return clean
-    note = f"\n[{size - limit:,} bytes and more left out]"
-    return clean.encode()[: max(1, limit - len(note) - 3)].decode(errors="ignore") + note
 
 
 def _metadata(facts: dict[str, Any], limit: int) -> dict[str, Any]:
@@ -86,7 +63,7 @@ def _metadata(facts: dict[str, Any], limit: int) -> dict[str, Any]:
     for name, value in facts.items():
         if value is None or value == "":
             continue
-        text = value if isinstance(value, (bool, int, float)) else _UNSTORABLE.sub(REPLACEMENT, str(value))
+        text = value if isinstance(value, (bool, int, float)) else storable(str(value))
         kept[name] = text[:MAX_FACT_CHARS] if isinstance(text, str) else text
     while kept and len(json.dumps(kept, ensure_ascii=False).encode()) > limit:
         del kept[max(kept, key=lambda name: len(str(kept[name])))]

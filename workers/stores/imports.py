@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
+from producers.events import LIVE_FROM
 from workers.stores.engine import reading, write_transaction
 from workers.stores.tables import imported, imports, turns
 from workers.stores.turn_writer import slices
@@ -100,7 +101,8 @@ class Imports:
         return found
 
     def next_indexes(self, sessions: Mapping[str, tuple[str, str]], source: str) -> dict[str, int]:
-        """For each session digest → (tenant, session): the first turn index behind all that is known of the session.
+        """For each session digest → (tenant, session): the first turn index behind all that is known of the session but
+        the live turns that Hermes' plug-in numbers.
 
         Turns of `source` itself count as planned, not as stored: the latter come later, and a second look must give
         the same.
@@ -115,7 +117,10 @@ class Imports:
             for digest, (tenant, session) in sessions.items():
                 if found[digest] == 0:
                     elsewhere = sa.select(sa.func.max(turns.c.turn_index)).where(
-                        turns.c.tenant == tenant, turns.c.session_id == session, turns.c.source != source
+                        turns.c.tenant == tenant,
+                        turns.c.session_id == session,
+                        turns.c.source != source,
+                        turns.c.turn_index < LIVE_FROM,  # live turns of Hermes, which go on behind the import
                     )
                     last = connection.execute(elsewhere).scalar()
                     found[digest] = 0 if last is None else last + 1
