@@ -32,13 +32,13 @@ class Weights:
     length: float = 0.3
     previous: float = 0.2
     following: float = 0.1
-    rerank: float = 0.8
-    rerank_length: float = 0.2
+    rerank: float = 0.7
+    rerank_length: float = 0.0
     """Length again, beside the reranker: a short turn has a good match for each word more easily than it says much."""
 
 
 SPACED = Weights()
-UNSPACED = Weights(lexical=0.4, length=0.5, previous=0.15, following=0.1)
+UNSPACED = Weights(lexical=0.4, length=0.5, previous=0.15, following=0.1, rerank=0.8, rerank_length=0.2)
 """Of questions in scripts without spaces: their terms are characters and pairs, which say less than words."""
 UNSPACED_SCRIPTS = ("han", "kana", "thai")
 
