@@ -64,24 +64,28 @@ class _Text:
 
     def repeats(self, better: _Text) -> bool:
         """Whether it says nothing that `better` does not say in nearly the same words."""
+        if self.key == better.key:
+            return True
         if self.decisive != better.decisive or not self.units <= better.units:
             return False
         common = len(self.shingles & better.shingles)
         return common > 0 and common >= NEAR * len(self.shingles | better.shingles)
 
 
-def fold(texts: Sequence[str], k: int) -> dict[int, list[int]]:
-    """Indices of the first k texts that differ → of all others that each of them stands for. `texts` are best first."""
+def fold(texts: Sequence[str | None], k: int) -> dict[int, list[int]]:
+    """Indices of the first k texts that differ → of all others that each of them stands for. `texts` are best first.
+
+    None is a text that is not known whole: it differs from every other.
+    """
     kept: dict[int, list[int]] = {}
-    seen: dict[str, int] = {}
-    read = [_Text.of(text) for text in texts]
-    for index, text in enumerate(read):
-        same = seen.get(text.key)
-        if same is None:
-            same = next((better for better in kept if text.repeats(read[better])), None)
-        if same is not None:
-            kept[same].append(index)
-        elif len(kept) < k:
+    read: dict[int, _Text] = {}
+    for index, text in enumerate(texts):
+        if text is not None:
+            read[index] = _Text.of(text)
+            same = next((better for better in kept if better in read and read[index].repeats(read[better])), None)
+            if same is not None:
+                kept[same].append(index)
+                continue
+        if len(kept) < k:
             kept[index] = []
-            seen[text.key] = index
     return kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from producers.errors import UsageError
 from query.recency import NO_RECENCY, Recency
@@ -12,6 +12,8 @@ from workers.stores.placed_turns import Place
 from workers.stores.scope import Scope
 
 MAX_QUESTION_CHARS = 100_000
+MICROSECOND = timedelta(microseconds=1)
+LAST_MOMENT = datetime.max.replace(tzinfo=UTC)
 MAX_NEIGHBOURS = 10
 """As in the setting `neighbours`."""
 
@@ -59,5 +61,6 @@ class Question:
         """The scope, without what was said after `as_of`."""
         if self.as_of is None:
             return self.scope
-        until = self.as_of + timedelta(microseconds=1)  # what was said at that moment is seen; `until` leaves it out
+        # What was said at that moment is seen; `until` leaves it out. Later than the last moment there is nothing.
+        until = min(self.as_of, LAST_MOMENT - MICROSECOND) + MICROSECOND
         return replace(self.scope, until=until if self.scope.until is None else min(until, self.scope.until))

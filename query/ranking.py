@@ -139,7 +139,9 @@ def blend(first: Sequence[Ranked], reranked: Sequence[float | None], weights: We
     if not np.isfinite(raw).all():
         raise ValueError(f"a reranker's score is {raw[~np.isfinite(raw)][0]}, which cannot be ranked")
     scaled = standard(raw)
-    mixed = standard(np.array([one.score for one, _ in reached])) + weights.rerank * scaled
+    own = np.array([one.score for one, _ in reached])
+    fused = [Part(float(raw), float(z), rank) for rank, (raw, z) in enumerate(zip(own, standard(own), strict=True), 1)]
+    mixed = standard(own) + weights.rerank * scaled
     lengths = [one.parts["length"].raw for one, _ in reached if "length" in one.parts]
     if len(lengths) == len(reached):
         mixed += weights.rerank_length * standard(np.array(lengths, float))
@@ -152,7 +154,11 @@ def blend(first: Sequence[Ranked], reranked: Sequence[float | None], weights: We
         replace(
             reached[at][0],
             score=lowest + (1 - lowest) * float(mixed[at]),
-            parts={**reached[at][0].parts, "rerank": Part(float(raw[at]), float(scaled[at]), ranks[at])},
+            parts={
+                **reached[at][0].parts,
+                "fusion": fused[at],
+                "rerank": Part(float(raw[at]), float(scaled[at]), ranks[at]),
+            },
         )
         for at in _best_first(mixed, turns)
     ]

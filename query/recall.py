@@ -138,7 +138,7 @@ class Recaller:
             models = self._current.models()
             models.load(question.text)
         newest = [(recent.session_id, recent.turns) for recent in question.exclude_recent]
-        question = replace(question, scope=self._catalog.newest_hidden(question.scope, newest))
+        question = replace(question, scope=self._catalog.newest_hidden(question.scope, newest, question.seen.until_us))
         search = CandidateSearch(self._catalog, self._vectors, models.space, models.embedder)
         # Loading is paid once by a process, so it is not taken out of the question's time.
         clock = Stopwatch(question.deadline_ms / 1000)
@@ -153,10 +153,11 @@ class Recaller:
         with clock.stage("context"):
             sure = {one.turn: confidence(one, reranker, models.space.embedder) for one in ranked}
             confident = [one for one in ranked if _reaches(sure[one.turn], question.min_score)]
-            if question.min_score and None in sure.values():
+            unknown = sum(value is None for value in sure.values()) if question.min_score else 0
+            if unknown:
                 pool.degraded.append(
-                    f"min_score: neither {reranker or 'the reranker none'} nor {models.space.embedder} is calibrated, "
-                    "so no hit was left out for its confidence"
+                    f"min_score: of {unknown} of {len(sure)} candidates neither {reranker or 'the reranker none'} nor "
+                    f"{models.space.embedder} can tell a confidence, so they are not left out for it"
                 )
             top = distinct(confident, pool, question)
             hits = [hit_of(pool, one, also, sure[one.turn], explain=question.explain) for one, also in top]
@@ -263,7 +264,10 @@ def distinct(ranked: Sequence[Ranked], pool: Pool, question: Question) -> list[t
     """The best k that say different things, each with those that say the same; without folding the best k."""
     if not question.fold:
         return [(one, []) for one in ranked[: question.k]]
-    kept = fold([pool.chunks[one.id].text for one in ranked], question.k)
+    chunks = [pool.chunks[one.id] for one in ranked]
+    # Of a turn in several chunks only one is seen here; and what two people say is two things.
+    whole = [f"{one.speaker or one.turn.role}: {one.text}" if one.total_chunks == 1 else None for one in chunks]
+    kept = fold(whole, question.k)
     return [(ranked[index], [ranked[other] for other in others]) for index, others in kept.items()]
 
 

@@ -26,6 +26,10 @@ from workers.stores.scope import Scope
 LINE_LISTS = ("sessions", "agents", "roles", "tags", "sources", "exclude_sessions", "exclude_recent")
 LINE_FILTERS = ("tenant", "since", "until", "as_of", *LINE_LISTS)
 """Filters that a line of --queries may name; its other fields, such as evidence, are not looked at."""
+ASKED_WITH_OPTIONS = frozenset(
+    "k wide deadline_ms explain why min_score recency_weight half_life_days neighbours fold reranker embedder".split()
+)
+"""What only options say, for all lines alike."""
 LINE_FIELDS = ("hits", "degraded")
 AROUND_FIELDS = ("around", "context")
 """Parts of an answer that a line of --queries gets, and what it gets with --neighbours as well."""
@@ -165,6 +169,8 @@ def _scope_of_line(row: dict[str, Any]) -> tuple[Scope, tuple[Recent, ...]]:
     A field that is nearly a filter's name is refused: the answer would be too wide.
     """
     for name in row:
+        if name in ASKED_WITH_OPTIONS:
+            raise UsageError(f"{name}: not a field of a line: give it as an option, for all questions")
         near = difflib.get_close_matches(name, LINE_FILTERS, n=1, cutoff=NEARLY)
         if near and name not in LINE_FILTERS:
             raise UsageError(f"{name}: unknown field; did you mean {near[0]}?")
@@ -177,6 +183,9 @@ def _scope_of_line(row: dict[str, Any]) -> tuple[Scope, tuple[Recent, ...]]:
         if not isinstance(values, (list, tuple)) or not all(isinstance(value, str) for value in values):
             raise UsageError(f"{name}: a list of strings is due, got {values!r}")
         lists[name] = tuple(values)
+    unknown = sorted(set(lists["roles"]) - set(get_args(Role)))
+    if unknown:
+        raise UsageError(f"roles: there is no role {unknown[0]!r}; there are {', '.join(get_args(Role))}")
     recent = parse_recent(lists.pop("exclude_recent"))
     return scope_of(tenant=row["tenant"], since=times["since"], until=times["until"], **lists), recent
 

@@ -48,7 +48,8 @@ class FlagCrossEncoder:
         self._pace = Pace()
         self._lock = threading.Lock()
         self._tokenizer_lock = threading.Lock()  # truncation is state of the Rust tokenizer: "Already borrowed"
-        for _ in range(2):  # the first pass pays for lazy initialisation, the second corrects the pace
+        for _ in range(2):  # the first pass pays for lazy initialisation, the second says how fast it is
+            self._pace.restart()
             self.rerank("warm up", [Passage("what a pass costs is known before the first deadline")])
 
     def rerank(self, query: str, passages: Sequence[Passage], *, deadline: float | None = None) -> Reranked:

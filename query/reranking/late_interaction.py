@@ -45,7 +45,8 @@ class LateInteraction:
         self._cache = VectorCache(cache_bytes)
         self._pace = Pace()
         self._lock = threading.Lock()
-        for number in range(2):  # the first pass pays for lazy initialisation, the second corrects the pace
+        for number in range(2):  # the first pass pays for lazy initialisation, the second says how fast it is
+            self._pace.restart()
             self._look_up([f"{WARM_UP} {number}"], None, query=False)
 
     def rerank(self, query: str, passages: Sequence[Passage], *, deadline: float | None = None) -> Reranked:

@@ -21,7 +21,14 @@ WINDOW_SHARE = 0.5
 """Share of the remaining time given to one window. Within a window texts are sorted by length, so a pace that was too
 hopeful can cost at most a window's worth of order; the next window is planned by the corrected pace."""
 SMOOTHING = 0.3
-"""Weight of the newest measurement in the pace: follows a machine that became busy within a few batches."""
+"""Weight of a slower measurement in the pace: follows a machine that became busy within a few batches."""
+RECOVERY = 0.7
+"""Weight of a faster one: what was slow once, as a pass that loads libraries, is not to be held against the rest."""
+DOUBT = 0.5
+"""What the pace is multiplied by when not even one text is believed to fit: nothing is measured then, so a pace that is
+wrong would stay wrong for good."""
+WORTH_TRYING = 0.1
+"""Seconds that were left when nothing was tried, from which the pace is doubted; with less it may well be right."""
 PASS_TOKENS = 40
 """What starting a pass costs, in tokens: MiniLM on one core takes 7 ms to start and .17 ms a token. Without it the pace
 learnt from a short query would forbid a batch of long texts."""
@@ -40,7 +47,16 @@ class Pace:
         """Take in one pass over `tokens` tokens, padding included."""
         newest = seconds / (tokens + PASS_TOKENS)
         known = self._seconds_per_token
-        self._seconds_per_token = newest if not known else known + SMOOTHING * (newest - known)
+        weight = SMOOTHING if newest > known else RECOVERY
+        self._seconds_per_token = newest if not known else known + weight * (newest - known)
+
+    def restart(self) -> None:
+        """Forget what was measured; for after a pass that paid for more than itself."""
+        self._seconds_per_token = 0.0
+
+    def doubt(self) -> None:
+        """Believe that a pass takes less: nothing could be tried."""
+        self._seconds_per_token *= DOUBT
 
     @contextmanager
     def caller(self) -> Iterator[None]:
@@ -74,6 +90,7 @@ def run_in_time(
     batch at a time: two passes at once on the same cores take longer than one after the other, and the pace stays true.
     """
     start = 0
+    asked = time.monotonic()
     with pace.caller():
         while start < len(lengths):
             size = _window(lengths[start:], pace, deadline)
@@ -81,6 +98,8 @@ def run_in_time(
             for first in range(0, size, batch):
                 indices = window[first : first + batch]
                 if not _run_batch(indices, lengths[indices[0]] * len(indices), run, pace, lock, deadline):
+                    if start == first == 0 and deadline is not None and deadline - asked > WORTH_TRYING:
+                        pace.doubt()
                     return
             start += size
 

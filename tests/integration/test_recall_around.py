@@ -11,6 +11,7 @@ from memory import Memory, contents, turn
 from producers.errors import UsageError
 from producers.settings import Settings, load_settings
 from query.recency import Recency
+from query.recent import Recent
 from workers.stores.scope import Scope
 
 pytestmark = pytest.mark.integration
@@ -69,6 +70,7 @@ def test_recency_counts_when_it_is_asked_for_and_ages_count_from_as_of(memory: M
     assert recent.hits[0].explain["recency"]["raw"] == pytest.approx(0.5 ** (1 / 30))
     exactly = memory.ask("port", as_of=NOW - timedelta(days=90))
     assert contents(exactly) == ["the port is 8080"]
+    assert len(memory.ask("port", as_of=datetime.max.replace(tzinfo=UTC)).hits) == 3
     with pytest.raises(UsageError, match=r"as_of: .* has no time zone"):
         memory.ask("port", as_of=datetime(2026, 1, 1))  # noqa: DTZ001  # what is refused
 
@@ -114,6 +116,30 @@ def test_min_score_leaves_out_what_does_not_answer_and_says_when_it_cannot_tell(
     free = memory.ask("heron", min_score=0.9)
     assert contents(free) == ["the heron waits"]
     assert free.hits[0].confidence is None
-    assert "hashing-v1 is calibrated, so no hit was left out" in free.degraded[0]
+    assert "nor hashing-v1 can tell a confidence, so they are not left out" in free.degraded[0]
     with pytest.raises(UsageError, match=r"min_score = 1\.5: a confidence from 0 to 1 is due"):
         memory.ask("heron", min_score=1.5)
+
+
+def test_the_newest_turns_are_those_of_the_moment_that_is_asked_as_of(memory: Memory) -> None:
+    said = [NOW - timedelta(days=day) for day in (4, 3, 2, 1)]
+    memory.store(*[turn(f"heron number {n}", n, created_at=when) for n, when in enumerate(said)])
+
+    def found(**question: object) -> list[int]:
+        return sorted(hit.turn_index for hit in memory.ask("heron", exclude_recent=(Recent("s", 1),), **question).hits)
+
+    assert found() == [0, 1, 2]
+    assert found(as_of=said[1]) == [0]
+
+
+def test_what_two_people_say_and_turns_that_are_not_seen_whole_are_not_folded(memory: Memory) -> None:
+    memory.store(
+        turn("The heron waits.", 0, speaker="Anna"),
+        turn("The heron waits.", 1, speaker="Bea"),
+        turn("the  heron waits.", 2, speaker="Bea"),
+    )
+    hits = memory.ask("heron").hits
+    assert sorted((hit.speaker, len(hit.also)) for hit in hits) == [("Anna", 0), ("Bea", 1)]
+    long = "The banner of the build log is the same each time. " * 120
+    memory.store(turn(long + "It passed.", 0, tenant="logs"), turn(long + "It failed.", 1, tenant="logs"))
+    assert len(memory.ask("banner of the build log", Scope("logs")).hits) == 2

@@ -62,6 +62,8 @@ def test_a_line_can_name_every_filter_and_other_fields_are_not_looked_at(tmp_pat
         ({"exclude_recent": ["s:0"]}, "N must be from 1 to 1,000,000; to leave out all of a session"),
         ({"exclude_recent": ["s:" + "9" * 5000]}, "N must be from 1 to 1,000,000"),
         ({"exclude_session": ["s"]}, "did you mean exclude_sessions?"),
+        ({"k": 3}, "k: not a field of a line: give it as an option"),
+        ({"roles": ["boss"]}, "roles: there is no role 'boss'; there are user,"),
         ({"sessions": [1]}, "sessions: a list of strings is due, got [1]"),
         ({"sessions": "s"}, "sessions: a list of strings is due, got 's'"),
         ({"query": 5}, "query and tenant are strings"),

@@ -121,6 +121,7 @@ def test_a_blend_is_the_sum_of_both_standard_scores() -> None:
     assert order(mixed) == ["b", "c", "a"]
     assert scores(mixed) == pytest.approx(dict(zip("abc", unit(summed), strict=True)))
     assert mixed[0].parts["rerank"].raw == 6.0
+    assert (mixed[0].parts["fusion"].raw, mixed[0].parts["fusion"].rank) == (0.7, 2)
 
 
 def test_the_unreached_follow_the_reached_in_first_stage_order() -> None:

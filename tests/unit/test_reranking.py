@@ -204,3 +204,18 @@ def test_bge_is_the_multilingual_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bge, "FlagCrossEncoder", lambda name, settings: asked.append(name))
     load_reranker("bge", Settings())
     assert asked == ["BAAI/bge-reranker-v2-m3"]
+
+
+def test_a_pace_that_was_slow_once_recovers_also_when_nothing_is_believed_to_fit() -> None:
+    pace = Pace()
+    pace.record(10, 30.0)  # a first pass that loaded libraries
+    read: list[int] = []
+    for _ in range(40):
+        lock = threading.Lock()
+        run_in_time([300] * 16, read.extend, batch=8, pace=pace, lock=lock, deadline=time.monotonic() + 5)
+        if read:
+            break
+    assert sorted(read) == list(range(16))
+    pace.record(10, 30.0)
+    pace.restart()
+    assert pace.expect(1000) == 0.0

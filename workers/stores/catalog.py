@@ -146,12 +146,17 @@ class Catalog:
         with reading(self._engine) as connection:
             return placed_turns(connection, places, scope, chars)
 
-    def newest_hidden(self, scope: Scope, newest: Sequence[tuple[str, int]]) -> Scope:
-        """`scope` without the N newest turns, by index, of each (session_id, N), and without any that comes later."""
+    def newest_hidden(self, scope: Scope, newest: Sequence[tuple[str, int]], until_us: int | None = None) -> Scope:
+        """`scope` without the N newest turns, by index, of each (session_id, N), and without any that comes later.
+
+        With `until_us` the newest of those that were said before then.
+        """
         if not newest:
             return scope
         with reading(self._engine) as connection:
-            bounds = [(session, nth_newest(connection, scope.tenant, session, number)) for session, number in newest]
+            bounds = [
+                (session, nth_newest(connection, scope.tenant, session, number, until_us)) for session, number in newest
+            ]
         return replace(scope, before_turns=(*scope.before_turns, *bounds))
 
     def chunks_of(self, turn_keys: Sequence[str], space: Space) -> dict[str, list[str]]:

@@ -66,9 +66,14 @@ def placed_turns(connection: Connection, places: Collection[Place], scope: Scope
     return sorted(found, key=lambda one: (one.place, one.turn_key))
 
 
-def nth_newest(connection: Connection, tenant: str, session: str, number: int) -> int:
-    """The index of the session's turn that is the `number`th from its end; 0 when it has fewer."""
+def nth_newest(connection: Connection, tenant: str, session: str, number: int, until_us: int | None = None) -> int:
+    """The index of the session's turn that is the `number`th from its end; 0 when it has fewer.
+
+    With `until_us` only turns that were said before then count.
+    """
     query = sa.select(turns.c.turn_index).where(turns.c.tenant == tenant, turns.c.session_id == session)
+    if until_us is not None:
+        query = query.where(turns.c.created_at_us < until_us)
     found = connection.execute(query.order_by(turns.c.turn_index.desc()).offset(number - 1).limit(1)).scalar()
     return 0 if found is None else int(found)
 
