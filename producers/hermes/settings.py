@@ -20,7 +20,7 @@ from producers.settings import ENV_PREFIX, Settings, load_settings
 FILE = "scope-recall.json"
 FOLDER = "scope-recall"
 """What the plug-in keeps itself, inside the home: Hermes' own backup takes it along."""
-KEY_VARIABLE = f"{ENV_PREFIX}API_KEY"
+KEY_VARIABLE = f"{ENV_PREFIX}SERVICE_API_KEY"
 DEFAULT_URL = "http://127.0.0.1:8420"
 SERVICE_FILE = "api.json"
 """In the data dir; written by the service that listens."""

@@ -56,7 +56,7 @@ def _answers(cli: Cli, questions: Path) -> dict[str, list[int]]:
 def test_what_makes_no_sense_is_refused_in_one_line(running: Cli, tmp_path: Path) -> None:
     nothing = Cli(tmp_path / "nothing")
     for cli, arguments, code, named in (
-        (running, ["backup", str(running.data_dir)], 2, "is not empty"),
+        (running, ["backup", str(running.data_dir / "saved")], 2, "no forget could be proven"),
         (running, ["backup", "--verify", str(tmp_path)], 1, "is not a backup"),
         (running, ["restore", str(tmp_path / "missing")], 2, "is not a backup"),
         (nothing, ["backup", str(tmp_path / "new")], 2, "no catalog at"),

@@ -44,7 +44,7 @@ class World:
         """(session, content) of all that can be recalled."""
         drained = self.cli.run("drain", "--timeout", "60")
         assert drained.code == 0, drained.err
-        hits = self.cli.recalled("cat number", tenant, "-k", "50")
+        hits = self.cli.recalled("cat number", tenant, "-k", "50", "--no-fold")
         return sorted((hit["session_id"], hit["content"]) for hit in hits)
 
 

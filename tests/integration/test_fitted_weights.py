@@ -17,7 +17,7 @@ from query.evaluation.variants import variants_of
 from query.evaluation.weights import RERANKED, Gathered, fits_of, ranked
 from query.ranking import SPACED, Weights, weights_for
 from query.recall import Recaller
-from query.reranking.port import Reranked
+from query.reranking.port import Passage, Reranked
 
 pytestmark = pytest.mark.integration
 
@@ -31,8 +31,8 @@ class ShortestFirst:
     name = "shortest"
     scripts = None
 
-    def rerank(self, query: str, texts: Sequence[str], *, deadline: float | None = None) -> Reranked:
-        return Reranked([-float(len(text)) for text in texts])
+    def rerank(self, query: str, passages: Sequence[Passage], *, deadline: float | None = None) -> Reranked:
+        return Reranked([-float(len(one.text)) for one in passages])
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_the_default_weights_rank_what_was_gathered_as_recall_does(
     memory: Memory, monkeypatch: pytest.MonkeyPatch, reranks: bool
 ) -> None:
     if reranks:
-        monkeypatch.setattr("query.models.load_reranker", lambda name, settings: ShortestFirst())
+        monkeypatch.setattr("query.reranking.choice.load_reranker", lambda name, settings: ShortestFirst())
     recaller = Recaller.open(memory.settings)
     for question in questions():
         asked = as_asked(question, memory.settings)

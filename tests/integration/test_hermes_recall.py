@@ -75,7 +75,7 @@ def test_a_late_service_costs_one_budget_and_is_then_left_alone(
 def test_the_key_goes_with_every_question(
     make_provider: Make, recall_service: FakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SCOPE_RECALL_API_KEY", "sr_key")
+    monkeypatch.setenv("SCOPE_RECALL_SERVICE_API_KEY", "sr_key")
     make_provider(tenant="acme").prefetch("what about the harbour")
     assert recall_service.authorization == "Bearer sr_key"
     (body,) = recall_service.bodies("/v1/recall")
