@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import email.utils
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from producers.errors import InvalidRequest, ScopeRecallError, ServiceAway, ServiceRefused, UnexpectedAnswer
+from producers.retry_after import seconds_of
 
 BUSY = frozenset({408, 425, 429, 502, 503, 504})
 """Answers that the same request may not get again."""
@@ -54,22 +52,6 @@ class Answered:
         if self.status >= 500:
             return UnexpectedAnswer(f"{said}. It is a mistake of the service; its log says where")
         return UnexpectedAnswer(f"{said}. Is this the URL of a scope-recall service, and of this version?")
-
-
-def seconds_of(header: str | None) -> float | None:
-    """Of a Retry-After header: a number or a date; None when it is neither."""
-    if header is None:
-        return None
-    try:
-        seconds = float(header)
-    except ValueError:
-        try:
-            moment = email.utils.parsedate_to_datetime(header)
-        except ValueError:
-            return None
-        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        seconds = (aware - datetime.now(UTC)).total_seconds()
-    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def _reason(found: Any) -> str:

@@ -7,11 +7,12 @@ looks up names and nothing else, so a template can reach no attribute and run no
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from string import Template
+
+from producers.template_fields import fields_of
 
 FIELDS = {
     "citation": "[1], the place of the hit in the answer; [+] for a turn next to a hit",
@@ -102,15 +103,7 @@ def _fields(number: int, line: str) -> list[str]:
         raise ValueError(f"line {number} opens a code fence, which content with fences of its own would break out of")
     if _NAMELESS_TAG.search(line):
         raise ValueError(f"line {number}: a tag named by a field, which could not be kept out of content; name it")
-    if not Template(line).is_valid():
-        raise ValueError(f"line {number}: a $ that begins no field; write $$ for a dollar sign")
-    names = [found["named"] or found["braced"] for found in Template.pattern.finditer(line) if not found["escaped"]]
-    for name in names:
-        if name not in FIELDS:
-            near = difflib.get_close_matches(name.lower(), FIELDS, n=1)
-            hint = f"did you mean ${near[0]}?" if near else f"there are {', '.join('$' + one for one in FIELDS)}"
-            raise ValueError(f"line {number}: unknown field ${name}; {hint}")
-    return names
+    return fields_of(number, line, FIELDS)
 
 
 def _literal(line: str) -> str:

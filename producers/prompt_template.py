@@ -7,13 +7,14 @@ session's own newest turns go between the two. A field is `$name` or `${name}`, 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from string import Template
 from typing import Annotated
 
 from pydantic import AfterValidator
+
+from producers.template_fields import fields_of
 
 FIELDS = {
     "question": "what the person has just said; in the user's message, once",
@@ -53,7 +54,7 @@ class PromptTemplate:
             if line.strip() in ("[system]", "[user]"):
                 section = line.strip()[1:-1]
                 continue
-            named[section] += "".join(f" {name}" for name in _fields(number, line))
+            named[section] += "".join(f" {name}" for name in fields_of(number, line, FIELDS))
             parts[section].append(line)
         if "question" in named["system"].split():
             raise ValueError("$question belongs behind a line [user], in the message that asks it")
@@ -67,19 +68,6 @@ class PromptTemplate:
         """(system, user); without the empty lines that an empty field leaves at the ends."""
         system, user = (Template(text).substitute(values).strip() for text in (self.system, self.user))
         return system, user
-
-
-def _fields(number: int, line: str) -> list[str]:
-    """The fields that a line names, checked."""
-    if not Template(line).is_valid():
-        raise ValueError(f"line {number}: a $ that begins no field; write $$ for a dollar sign")
-    names = [found["named"] or found["braced"] for found in Template.pattern.finditer(line) if not found["escaped"]]
-    for name in names:
-        if name not in FIELDS:
-            near = difflib.get_close_matches(name.lower(), FIELDS, n=1)
-            hint = f"did you mean ${near[0]}?" if near else f"there are {', '.join('$' + one for one in FIELDS)}"
-            raise ValueError(f"line {number}: unknown field ${name}; {hint}")
-    return names
 
 
 def _checked(text: str) -> str:

@@ -5,7 +5,6 @@ An answer's text never reaches an error: it may quote what was asked.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
@@ -16,6 +15,7 @@ import httpx
 
 from producers.errors import ServiceAway, ServiceRefused
 from producers.hermes.settings import KEY_VARIABLE
+from producers.retry_after import seconds_of
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ def _refusal(response: httpx.Response) -> Exception:
     code = response.status_code
     if code >= HTTPStatus.INTERNAL_SERVER_ERROR or code in _PASSING:
         message = f"{response.url} answers {code}: {_reason(response)}"
-        return ServiceAway(message, retry_after=_retry_after(response))
+        return ServiceAway(message, retry_after=seconds_of(response.headers.get("Retry-After")))
     hint = f"; set {KEY_VARIABLE} to its key" if code == HTTPStatus.UNAUTHORIZED else ""
     return ServiceRefused(f"{response.url} refuses ({code}): {_reason(response)}{hint}", status=code)
 
@@ -122,11 +122,3 @@ def _reason(response: httpx.Response) -> str:
         return response.reason_phrase
     found = next((said[name] for name in _REASON_FIELDS if said.get(name)), "") if isinstance(said, dict) else ""
     return str(found)[:_LONGEST_REASON] or response.reason_phrase
-
-
-def _retry_after(response: httpx.Response) -> float | None:
-    try:
-        seconds = float(response.headers.get("Retry-After", ""))
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None

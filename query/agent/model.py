@@ -11,9 +11,9 @@ from typing import TypedDict
 
 import httpx
 
-from producers.answers import seconds_of
 from producers.calls import checked_url, headers, is_loopback, json_body
 from producers.errors import ModelAway, ModelError, ScopeRecallError, SettingsError
+from producers.retry_after import seconds_of
 from producers.settings import Settings, without_password
 from query.agent.answer_reader import AnswerReader, BrokenAnswer, Piece, ServerError, said_error
 

@@ -8,16 +8,14 @@ in a message what they were sent.
 
 from __future__ import annotations
 
-import email.utils
-import math
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import numpy as np
 
 from producers.errors import EmbedderUnavailable, ModelError, PoisonError, ScopeRecallError, SettingsError
+from producers.retry_after import seconds_of
 from producers.settings import Settings, without_password
 from workers.embedding.batch import MIN_NORM, PROBE
 from workers.embedding.port import PartlyEmbedded, Vectors
@@ -185,7 +183,7 @@ class OpenAIEmbedder:
     def _refuse(self, answer: Any, reason: str, texts: list[str]) -> NoReturn:
         """Raise what a status other than 200 means."""
         code = answer.status_code
-        wait = _retry_after(answer.headers.get("retry-after"))
+        wait = seconds_of(answer.headers.get("retry-after"))
         if code in FAILED and wait is None:
             raise _Failed(EmbedderUnavailable(f"{self._where} fails on {_sized(texts)}: {reason}"))
         if code in BUSY or code >= 500:
@@ -236,19 +234,3 @@ def _code_words(answer: Any, texts: Sequence[str]) -> str:
     words = dict.fromkeys(word for word in named if isinstance(word, str) and _CODE_WORD.fullmatch(word))
     shown = [word for word in words if not any(word in text for text in texts)]
     return f" ({', '.join(shown)})" if shown else ""
-
-
-def _retry_after(header: str | None) -> float | None:
-    """Seconds, from either form of the header (RFC 9110, 10.2.3)."""
-    if header is None:
-        return None
-    try:
-        seconds = float(header)
-    except ValueError:
-        try:
-            moment = email.utils.parsedate_to_datetime(header)
-        except ValueError:
-            return None
-        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        seconds = (aware - datetime.now(UTC)).total_seconds()
-    return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -21,7 +21,7 @@ from workers.stores.engine import open_engine, reading, scrub, snapshot, write_t
 from workers.stores.imports import Imports
 from workers.stores.locks import StoreLocks
 from workers.stores.maintenance_runs import MaintenanceRuns
-from workers.stores.placed_turns import Place, PlacedTurn, nth_newest, placed_turns
+from workers.stores.placed_turns import Place, PlacedTurn, nth_newest, placed_turns, scoped_turn
 from workers.stores.probes import Probes
 from workers.stores.retention import Retention
 from workers.stores.scope import Scope, ScopedTurn, in_scope
@@ -205,20 +205,10 @@ _TURN_COLUMNS = tuple(column for column in turns.c if column.name not in ("turn_
 
 
 def _stored_chunk(row: RowMapping) -> StoredChunk:
-    turn = ScopedTurn(
-        tenant=row["tenant"],
-        session_id=row["session_id"],
-        agent_id=row["agent_id"],
-        role=row["role"],
-        source=row["source"],
-        tags=tuple(json.loads(row["tags"])),
-        created_at_us=row["created_at_us"],
-        turn_index=row["turn_index"],
-    )
     return StoredChunk(
         vector_id=row["vector_id"],
         turn_key=row["turn_key"],
-        turn=turn,
+        turn=scoped_turn(row),
         turn_index=row["turn_index"],
         speaker=row["speaker"],
         metadata=json.loads(row["metadata"]),

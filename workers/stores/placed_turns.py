@@ -78,8 +78,9 @@ def nth_newest(connection: Connection, tenant: str, session: str, number: int, u
     return 0 if found is None else int(found)
 
 
-def _placed(row: RowMapping) -> PlacedTurn:
-    turn = ScopedTurn(
+def scoped_turn(row: RowMapping) -> ScopedTurn:
+    """What a scope looks at, of a row of `turns`."""
+    return ScopedTurn(
         tenant=row["tenant"],
         session_id=row["session_id"],
         agent_id=row["agent_id"],
@@ -89,4 +90,8 @@ def _placed(row: RowMapping) -> PlacedTurn:
         created_at_us=row["created_at_us"],
         turn_index=row["turn_index"],
     )
+
+
+def _placed(row: RowMapping) -> PlacedTurn:
+    turn = scoped_turn(row)
     return PlacedTurn(row["turn_key"], turn, row["turn_index"], row["speaker"], row["text"], row["chars"])
