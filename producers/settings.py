@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -31,6 +30,9 @@ SOCKET_PATH_LIMIT = 100
 
 SHOWN_CHARS = 100
 """Of a refused value, in its error: a template can be long."""
+
+SOCKETS = Path("/tmp")
+"""Short, and the same for every process: a TMPDIR can be long, and differ from shell to shell."""
 
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./+,@~-]+")
 """Redis lists its clients with the socket's path, and client libraries cut that list at spaces and equals signs."""
@@ -222,7 +224,7 @@ class Settings(BaseSettings):
         if len(os.fsencode(inside)) <= SOCKET_PATH_LIMIT and _PLAIN_PATH.fullmatch(str(inside)):
             return inside
         digest = hashlib.sha256(os.fsencode(self.data_dir)).hexdigest()[:16]
-        return Path(tempfile.gettempdir()) / f"scope-recall-{os.getuid()}-{digest}" / "redis.sock"
+        return SOCKETS / f"scope-recall-{os.getuid()}-{digest}" / "redis.sock"
 
     @property
     def redis_location(self) -> str:

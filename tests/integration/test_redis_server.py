@@ -157,9 +157,12 @@ def test_data_of_a_newer_redis_is_not_started_empty_by_an_older_one(
 
 
 @pytest.fixture
-def long_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    return load_settings(data_dir=tmp_path / ("long-" * 30))
+def long_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
+    """A data dir whose path is too long for a socket, and a TMPDIR that is too."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path / ("long-" * 30)))
+    settings = load_settings(data_dir=tmp_path / ("long-" * 30))
+    yield settings
+    assert not settings.redis_socket.parent.exists()
 
 
 def test_a_long_data_dir_puts_the_socket_into_a_short_private_folder(long_settings: Settings) -> None:
@@ -180,6 +183,7 @@ def test_a_socket_folder_that_others_can_enter_is_refused(long_settings: Setting
     folder.symlink_to(folder.parent)
     with pytest.raises(NotReady, match="must be a folder"):
         prepare(long_settings)
+    folder.unlink()
 
 
 def test_the_doctor_finds_the_embedded_server_in_order(settings: Settings) -> None:

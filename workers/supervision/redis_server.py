@@ -16,7 +16,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import redis
@@ -184,7 +184,15 @@ def embedded_redis(settings: Settings) -> Iterator[Process]:
             yield process
         finally:
             end([process], STOP_SECONDS)
-            settings.redis_socket.unlink(missing_ok=True)
+            remove_socket(settings)
+
+
+def remove_socket(settings: Settings) -> None:
+    """What a server that has ended leaves: its socket, and the private folder around it."""
+    with suppress(OSError):
+        settings.redis_socket.unlink(missing_ok=True)
+        if settings.redis_socket.parent != settings.data_dir:
+            settings.redis_socket.parent.rmdir()
 
 
 def _candidates() -> Iterator[Path]:

@@ -112,11 +112,7 @@ class Supervisor:
         for _, group in groupby(sorted(self._children, key=_rank), key=_rank):
             self._stop_together(list(group))
         if any(child.spec.name == redis_server.NAME for child in self._children):
-            socket = self._settings.redis_socket
-            _discard(socket)
-            if socket.parent != self._settings.data_dir:
-                with suppress(OSError):
-                    socket.parent.rmdir()
+            redis_server.remove_socket(self._settings)
         _discard(self._settings.data_dir / STATE_FILE)
         self._lock.release()
 
