@@ -94,8 +94,8 @@ class Ranked:
     parts: Mapping[str, Part]
 
 
-def first_stage(features: Features, weights: Weights = SPACED) -> list[Ranked]:
-    """Every candidate turn, best first, ties by turn key."""
+def first_stage(features: Features, weights: Weights = SPACED, best: int | None = None) -> list[Ranked]:
+    """The `best` of the candidate turns, all of them for None; best first, ties by turn key."""
     if not features.turns:
         return []
     legs: dict[str, tuple[Scores, float]] = {} if features.cosine is None else {"dense": (features.cosine, 1.0)}
@@ -109,9 +109,8 @@ def first_stage(features: Features, weights: Weights = SPACED) -> list[Ranked]:
     for where, weight in around.values():
         score += weight * np.where(where >= 0, own[where], 0.0)
     score = unit(score)
-    order = _best_first(score, features.turns)
     found = []
-    for at in order:
+    for at in _best_first(score, features.turns)[:best]:
         parts = {
             name: Part(float(legs[name][0][at]), float(values[at]), ranks[name][at] if name in ranks else None)
             for name, values in scaled.items()

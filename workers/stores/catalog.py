@@ -211,7 +211,7 @@ def _stored_chunk(row: RowMapping) -> StoredChunk:
         turn=scoped_turn(row),
         turn_index=row["turn_index"],
         speaker=row["speaker"],
-        metadata=json.loads(row["metadata"]),
+        metadata=json.loads(metadata) if (metadata := row["metadata"]) != "{}" else {},
         turn_chars=row["turn_chars"],
         text=row["text"].strip(),  # a span also holds the white space around its text
         chunk_index=row["chunk_index"],
