@@ -44,11 +44,10 @@ _FILLERS = frozenset(
 
 class _Text:
     def __init__(self, text: str) -> None:
-        plain = unicodedata.normalize("NFKC", text).casefold()
-        self._said = _UNIT.findall(plain)
-        self.key = " ".join(plain.split())
+        self.key = plain(text)
+        self._said = _UNIT.findall(self.key)
         self.units = frozenset(self._said) - _FILLERS
-        self.decisive = frozenset(_DECISIVE.findall(plain)) | _NEGATIONS.intersection(self._said)
+        self.decisive = frozenset(_DECISIVE.findall(self.key)) | _NEGATIONS.intersection(self._said)
 
     @cached_property
     def shingles(self) -> frozenset[tuple[str, ...]]:
@@ -65,6 +64,11 @@ class _Text:
             return False
         common = len(self.shingles & better.shingles)
         return common > 0 and common >= NEAR * len(self.shingles | better.shingles)
+
+
+def plain(text: str) -> str:
+    """The text without differences of case, width and white space."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def fold(texts: Sequence[str | None], k: int) -> dict[int, list[int]]:
