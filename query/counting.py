@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 from producers.errors import UsageError
 from producers.storable import storable
-from query.question import MAX_QUESTION_CHARS
 from workers.stores.history import Said
 
 By = Literal["day", "session"]
+MAX_TEXT_CHARS = 100_000
 MAX_GROUPS = 10_000
 """Days or sessions in one answer; so many days are 27 years."""
 _DAY_US = 86_400_000_000
@@ -89,8 +89,8 @@ class Spoken:
     def __init__(self, text: str) -> None:
         if not text:
             raise UsageError("text: empty; name what is looked for")
-        if len(text) > MAX_QUESTION_CHARS:
-            raise UsageError(f"text: {len(text):,} characters, over the limit of {MAX_QUESTION_CHARS:,}")
+        if len(text) > MAX_TEXT_CHARS:
+            raise UsageError(f"text: {len(text):,} characters, over the limit of {MAX_TEXT_CHARS:,}")
         if storable(text) != text:
             raise UsageError("text: holds a NUL or a lone surrogate, which no turn does")
         self._folded = unicodedata.normalize("NFC", _replaced(text.casefold(), _WIDTHS))

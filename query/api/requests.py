@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
@@ -9,7 +10,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 from producers.errors import UsageError
 from producers.events import MAX_TURN_INDEX, Identifier, Role, TurnEvent
 from producers.settings import Settings
-from query.counting import By
+from query.counting import MAX_TEXT_CHARS, By
 from query.history import MAX_SESSIONS as MOST_SESSIONS
 from query.history import MAX_TURNS as MOST_TURNS
 from query.history import SESSIONS_SHOWN
@@ -26,12 +27,13 @@ MAX_DEADLINE_MS = 600_000
 """A caller that would wait longer than ten minutes has a wrong number there."""
 MAX_TURNS = 1000
 """Turns in one body: what is validated at once."""
+_NUMBER = re.compile(r"\s*[-+]?[\d._]+(?:[eE][-+]?\d+)?\s*")
 
 
 def _text(value: object) -> object:
     """Not strict, a moment might be a number of seconds; a forget by a mistaken number is not undone."""
-    if not isinstance(value, str):
-        raise ValueError("a time as text is due, such as 2026-01-31T09:00:00+08:00")  # noqa: TRY004  # pydantic's own
+    if not isinstance(value, str) or _NUMBER.fullmatch(value):
+        raise ValueError("a time as text is due, such as 2026-01-31T09:00:00+08:00")
     return value
 
 
@@ -168,7 +170,7 @@ class _Asked(BaseModel):
     until: Moment | None = None
     """Only what was said before this moment."""
 
-    def scope(self, tenant: str | None, **filters: tuple[str, ...]) -> Scope:
+    def scope(self, tenant: str | None, **filters: Any) -> Scope:
         """What may be seen, in `tenant`. Raises `UsageError`."""
         return Scope(_required(tenant), since=self.since, until=self.until, **filters)
 
@@ -204,7 +206,7 @@ class HistoryQuery(_Asked):
 class CountQuery(_Asked):
     """The query string of `GET /v1/count`."""
 
-    text: str = Field(min_length=1, max_length=MAX_QUESTION_CHARS, examples=["timeout"])
+    text: str = Field(min_length=1, max_length=MAX_TEXT_CHARS, examples=["timeout"])
     """What is said: no pattern, whatever its case and width."""
     sessions: tuple[Identifier, ...] = ()
     agents: tuple[Identifier, ...] = ()

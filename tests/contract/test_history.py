@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
+from filled_catalog import NOON, NOON_MS, event, store
 from producers.errors import UsageError
 from producers.events import TurnEvent, utc_microseconds
 from workers.order import order_at
@@ -16,37 +17,17 @@ from workers.stores.catalog import Catalog
 from workers.stores.history import SPEAKS, Part, StoredSession
 from workers.stores.scope import Scope, ScopedTurn, in_scope
 from workers.stores.selection import Selection
-from workers.stores.space import Space, vector_id
-from workers.stores.spaces import StoredSpace
-from workers.stores.turn_writer import ChunkSpan, TurnWrite
 
 pytestmark = pytest.mark.contract
 
-SPACE = Space("hashing-v1", 64, 256, 32)
-NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
-NOON_MS = int(NOON.timestamp() * 1000)
 SESSIONS = ("s", "S", "o'brien", "x' OR '1'='1", "%", "会话")
 
 
 @pytest.fixture
 def catalog(catalog_url: str) -> Iterator[Catalog]:
     opened = Catalog.open(catalog_url, create=True)
-    opened.spaces.adopt(StoredSpace(SPACE, "hashing", None))
     yield opened
     opened.close()
-
-
-def event(session: str = "s", index: int = 0, role: str = "user", content: str = "said", **fields: object) -> TurnEvent:
-    said = {"tenant": "t", "session_id": session, "turn_index": index, "role": role, "content": content}
-    return TurnEvent.model_validate({**said, **fields})
-
-
-def store(catalog: Catalog, events: list[TurnEvent], after_ms: int = 0) -> None:
-    writes = []
-    for number, one in enumerate(events):
-        span = ChunkSpan(SPACE.id, vector_id(SPACE.id, one.key, one.content_hash, 0), 0, 1, 0, 1, "prose", None)
-        writes.append(TurnWrite(one, order_at(NOON_MS + after_ms + number), (span,)))
-    catalog.write([SPACE], writes)
 
 
 def many(seed: int = 3) -> list[TurnEvent]:
@@ -64,9 +45,7 @@ def many(seed: int = 3) -> list[TurnEvent]:
 
 def scoped(one: TurnEvent) -> ScopedTurn:
     said = utc_microseconds(one.created_at)
-    return ScopedTurn(
-        *(one.tenant, one.session_id, one.agent_id, one.role, one.source, one.tags, said, one.turn_index)
-    )
+    return ScopedTurn(*(one.tenant, one.session_id, one.agent_id, one.role, one.source, one.tags, said, one.turn_index))
 
 
 def in_order(events: list[TurnEvent]) -> list[TurnEvent]:
