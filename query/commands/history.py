@@ -53,11 +53,9 @@ def history(
     elif found:
         show(terminal, found, total)
     else:
-        terminal.say(_nothing(scope, session, narrowed=bool(indexes or any(filters[n] for n in _NARROWING))))
+        narrowed = any((indexes, scope.roles, scope.since, scope.until))
+        terminal.say(_nothing(scope, session, narrowed=narrowed))
     return DONE
-
-
-_NARROWING = ("roles", "since", "until")
 
 
 def span_of(text: str | None) -> tuple[int, int]:

@@ -153,17 +153,17 @@ def _indexes(part: Part) -> list[sa.ColumnElement[bool]]:
 
 def _clauses(scope: Scope) -> list[sa.ColumnElement[bool]]:
     """The scope over the catalog's columns. Raises `ValueError` for a filter that it has no clause for."""
-    names = {
+    names = (scope.tenant, scope.sessions, scope.agents, scope.roles)
+    if scope != Scope(*names, sources=scope.sources, since=scope.since, until=scope.until):
+        raise ValueError("history filters by session, agent, role, source and time only")
+    alternatives = {
         "session": (turns.c.session_id, scope.sessions),
         "agent": (turns.c.agent_id, scope.agents),
         "role": (turns.c.role, scope.roles),
         "source": (turns.c.source, scope.sources),
     }
-    read = Scope(scope.tenant, scope.sessions, scope.agents, scope.roles, sources=scope.sources)
-    if scope != Scope(**{**vars(read), "since": scope.since, "until": scope.until}):
-        raise ValueError("history filters by session, agent, role, source and time only")
     clauses = [turns.c.tenant == _name("tenant", scope.tenant)]
-    for name, (column, values) in names.items():
+    for name, (column, values) in alternatives.items():
         if values:
             clauses.append(column.in_([_name(name, value) for value in values]))
     if scope.since_us is not None:
