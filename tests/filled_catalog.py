@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from producers.events import TurnEvent
+from served import settings_of
 from workers.order import order_at
 from workers.stores.catalog import Catalog
 from workers.stores.space import Space, vector_id
@@ -31,3 +34,22 @@ def store(catalog: Catalog, events: Sequence[TurnEvent], after_ms: int = 0) -> N
         span = ChunkSpan(_SPACE.id, vector_id(_SPACE.id, one.key, one.content_hash, 0), 0, 1, 0, 1, "prose", None)
         writes.append(TurnWrite(one, order_at(NOON_MS + after_ms + number), (span,)))
     catalog.write([_SPACE], writes)
+
+
+def fill_history(data_dir: Path) -> Path:
+    """Store what was `SAID`; returns the data dir."""
+    with closing(Catalog.open(settings_of(data_dir).catalog_location, create=True)) as catalog:
+        store(catalog, SAID)
+    return data_dir
+
+
+ODD_SESSIONS = ["a/b", "turns", "a/turns/turns", "..", ".", "?x=1#y", "%2F", "a b+c", "会话 7", "x' OR '1'='1", "%"]
+SAID = [
+    event("deploy-7", 0, "user", "Which port does the Proxy use?", agent_id="ops", created_at=NOON),
+    event("deploy-7", 1, "assistant", "Port 8443, since the move to ＴＬＳ.", agent_id="ops", speaker="Ada"),
+    event("deploy-7", 2, "tool", "port " * 500, created_at=NOON + timedelta(days=1)),
+    event("chat-2", 0, "user", "证书过期了，换证书。100% [red]sure[/red] \x1b[31m", source="chat"),
+    *[event(session, 0, content=f"odd {session}") for session in ODD_SESSIONS],
+    event("deploy-7", 0, "user", "swordfish port", tenant="other"),
+    event("theirs", 0, "user", "swordfish port", tenant="other"),
+]

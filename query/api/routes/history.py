@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse, Response
 from producers.events import MAX_ID_CHARS
 from query.api.access import Caller, needs
 from query.api.answers import HistoryAnswer, Responses, SessionsAnswer, TextCountAnswer, documented
+from query.api.problems import Problem
 from query.api.requests import CountQuery, HistoryQuery, SessionsQuery
 from query.api.service import Service
 from query.counting import By
@@ -24,6 +25,8 @@ from workers.stores.scope import Scope
 SessionId = Annotated[
     str, Path(min_length=1, max_length=MAX_ID_CHARS, examples=["deploy-7"], description="Percent-encoded.")
 ]
+
+NO_SUCH_PATH: Responses = {404: {"model": Problem, "description": "A line break in the path, which no id has."}}
 
 
 def history_routes(service: Service) -> APIRouter:
@@ -52,7 +55,7 @@ def history_routes(service: Service) -> APIRouter:
     @router.get(
         "/v1/sessions/{session_id:path}/turns",  # an id may hold a slash
         response_model=None,
-        responses=_answers(HistoryAnswer, "The turns."),
+        responses=_answers(HistoryAnswer, "The turns.") | NO_SUCH_PATH,
     )
     async def history(
         session_id: SessionId, asked: Annotated[HistoryQuery, Query()], caller: Caller = needs("recall")
