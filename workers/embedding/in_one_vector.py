@@ -17,6 +17,7 @@ from producers.scripts import foreign_scripts
 from workers.embedding.port import Embedder, Vectors
 
 MIN_NORM = 1e-6
+"""What is shorter has no direction; nothing that `second` makes of a text is this near to its centre."""
 
 
 class InOneVector:
