@@ -81,7 +81,8 @@ class CandidateSearch:
         self._look_around(pool, scope, {*list(dense)[:wide], *lexical[:wide]})
         self._keep_hydrated(pool, dense, vector)
         missing = self._completeness.problem(suspicious=not ids)
-        pool.degraded += [missing] if missing else []
+        unfiltered = self._completeness.filter_problem(scope)
+        pool.degraded += [problem for problem in (missing, unfiltered) if problem]
         return pool
 
     def _look_around(self, pool: Pool, scope: Scope, leading: Collection[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from producers.errors import PoisonError
 from vector_rows import SPACE, ids, row, unit_vector
+from workers.stores.facts import facts_of, fingerprints
 from workers.stores.lance_indexes import index_config
 from workers.stores.lance_schema import VectorRow
 from workers.stores.scope import Scope, ScopedTurn, in_scope
@@ -148,6 +150,16 @@ ODD = [
 ]
 
 
+METADATA: list[dict[str, object]] = [
+    {},
+    {"git": {"branch": "o'brien"}, "n": 3},
+    {"git.branch": "t", "n": "3", "ok": True},
+    {"n": [3, 4.0, None], "git": [{"branch": "t"}, {"branch": "龙" * 5000}]},
+    {"ok": False, "": {"": "x' OR '1'='1"}},
+]
+"""A row has the one at its index, modulo."""
+
+
 @pytest.fixture(scope="module")
 def scoped(tmp_path_factory: pytest.TempPathFactory) -> tuple[VectorStore, list[VectorRow]]:
     store = VectorStore(str(tmp_path_factory.mktemp("scoped")))
@@ -166,6 +178,8 @@ def scoped(tmp_path_factory: pytest.TempPathFactory) -> tuple[VectorStore, list[
             source=pick("push", "o'brien"),
             tags=tuple(dict.fromkeys(str(pick(*ODD)) for _ in range(rng.integers(3)))),
             created_at_us=pick(None, 0, 1_000_000, 2_000_000),
+            language=pick(None, "python", "o'brien"),
+            facts=fingerprints(facts_of(METADATA[number % len(METADATA)])),
         )
         for number in range(400)
     ]
@@ -177,6 +191,10 @@ def few(values: list[str]) -> st.SearchStrategy[tuple[str, ...]]:
     return st.one_of(st.just(()), st.lists(st.sampled_from(values) | st.text(max_size=5), max_size=3).map(tuple))
 
 
+CONDITIONS = st.tuples(
+    st.sampled_from(["git.branch", "n", "ok", "."]),
+    st.sampled_from(["3", "3.0", "4", "t", "o'brien", "龙" * 5000, "true", "null", "x' OR '1'='1"]),
+)
 MOMENTS = st.none() | st.integers(0, 3).map(lambda second: datetime.fromtimestamp(second, UTC))
 
 
@@ -191,6 +209,8 @@ MOMENTS = st.none() | st.integers(0, 3).map(lambda second: datetime.fromtimestam
     exclude_sessions=few(ODD[:6]),
     before_turns=st.lists(st.tuples(st.sampled_from(ODD[:6]), st.integers(0, 400)), max_size=3).map(tuple),
     since=MOMENTS,
+    where=st.lists(CONDITIONS, max_size=3).map(tuple),
+    code_languages=few(["Python", "o'brien"]),
 )
 def test_a_search_sees_exactly_what_is_in_scope(
     scoped: tuple[VectorStore, list[VectorRow]], since: datetime | None, **fields: object
@@ -208,6 +228,8 @@ def as_turn(item: VectorRow) -> ScopedTurn:
         *(item.tenant, item.session_id, item.agent_id, item.role, item.source, item.tags),
         created_at_us=item.created_at_us,
         turn_index=item.turn_index,
+        metadata=json.dumps(METADATA[item.turn_index % len(METADATA)]),
+        code_languages=(item.language,) if item.language else (),
     )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +26,7 @@ BATCH = 2_000
 FILTERS = 300
 K = 10
 START = datetime(2026, 1, 1, tzinfo=UTC)
+FENCES = ("", "", "", "", "\n\n```python\nport()\n```", "\n\n```sh\nport\n```")
 SUBJECTS = ("the proxy", "端口", "the heron", "证书", "a kestrel", "the backup", "部署", "retry_after")
 
 
@@ -41,10 +45,21 @@ def events(draw: random.Random) -> list[TurnEvent]:
                 source=draw.choice(["push", "hermes"]),
                 tags=tuple(sorted({f"x{draw.randrange(30)}" for _ in range(2)})),
                 created_at=START + timedelta(minutes=draw.randrange(500_000)) if draw.random() < 0.9 else None,
-                content=f"turn {number} about {draw.choice(SUBJECTS)} and {draw.choice(SUBJECTS)}",
+                metadata=metadata(draw),
+                content=f"turn {number} about {draw.choice(SUBJECTS)} and {draw.choice(SUBJECTS)}{draw.choice(FENCES)}",
             )
         )
     return made
+
+
+def metadata(draw: random.Random) -> dict[str, Any]:
+    """As agents send it: nested, with lists, numbers, and a key with a dot in its name."""
+    return {
+        "git": {"branch": f"b{draw.randrange(200)}", "dirty": draw.random() < 0.5},
+        "tools": [f"t{draw.randrange(40)}" for _ in range(draw.randrange(4))],
+        "build.number": draw.randrange(5_000),
+        "trace": f"{draw.getrandbits(128):032x}",
+    }
 
 
 def scope_of(draw: random.Random, tenant: str) -> Scope:
@@ -56,6 +71,19 @@ def scope_of(draw: random.Random, tenant: str) -> Scope:
         "roles": (draw.choice(["user", "assistant", "tool"]),),
         "tags": (f"x{draw.randrange(30)}",),
         "sources": ("hermes",),
+        "where": tuple(
+            draw.sample(
+                [
+                    ("git.branch", f"b{draw.randrange(200)}"),
+                    ("git.branch", f"b{draw.randrange(200)}"),
+                    ("git.dirty", draw.choice(["true", "false"])),
+                    ("tools", f"t{draw.randrange(40)}"),
+                    ("build.number", str(draw.randrange(5_000))),
+                ],
+                draw.randrange(1, 4),
+            )
+        ),
+        "code_languages": (draw.choice(["python", "sh"]),),
         "exclude_sessions": (f"s{draw.randrange(400)}",),
         "since": since,
         "until": since + timedelta(days=draw.randrange(1, 60)),
@@ -79,6 +107,8 @@ def test_a_filter_that_leaves_ten_turns_returns_all_ten(tmp_path: Path) -> None:
             *(one.tenant, one.session_id, one.agent_id, one.role, one.source, one.tags),
             created_at_us=utc_microseconds(one.created_at),
             turn_index=one.turn_index,
+            metadata=json.dumps(one.metadata),
+            code_languages=tuple(re.findall("```([a-z]+)", one.content)),
         )
         for one in stored
     ]

@@ -21,7 +21,7 @@ from workers.stores.lance_erasure import NO_ROW, drop_history, erase_rows
 from workers.stores.lance_files import superseded_bytes
 from workers.stores.lance_filter import any_of, scope_filter, selection_filter
 from workers.stores.lance_indexes import IndexFigures, IndexKind, build, index_figures, with_search
-from workers.stores.lance_schema import KEY, TERMS, VECTOR, VectorRow, to_arrow
+from workers.stores.lance_schema import FACTS, KEY, TERMS, VECTOR, VectorRow, add_facts_column, has_facts, to_arrow
 from workers.stores.scope import Scope
 from workers.stores.selection import Selection
 from workers.stores.space import Space
@@ -90,6 +90,7 @@ class VectorStore:
             raise PoisonError(str(error)) from None
 
         def merge(table: Any) -> Any:
+            add_facts_column(table)
             reached(Point.MID_LANCE_UPSERT)
             merging = table.merge_insert(KEY).when_matched_update_all().when_not_matched_insert_all()
             # With an index on the key Lance no longer sees that another merge inserted the same keys (measured on
@@ -135,9 +136,9 @@ class VectorStore:
 
         `how` the index is asked where there is one: `Spaces.search` knows. `exact`: every row is compared instead.
         """
-        where = scope_filter(scope)
 
         def search(table: Any) -> list[Candidate]:
+            where = scope_filter(scope, facts=not scope.where or has_facts(table))
             query = table.search(vector, vector_column_name=VECTOR).distance_type("cosine")
             query = query.bypass_vector_index() if exact else with_search(query, how, limit)
             found = query.where(where, prefilter=True).select([KEY, "_distance"]).limit(limit).to_arrow()
@@ -156,9 +157,9 @@ class VectorStore:
         content, function = question_terms(query)
         if limit <= 0 or not (content or function):
             return []
-        where = scope_filter(scope)
 
         def search(table: Any) -> list[Candidate]:
+            where = scope_filter(scope, facts=not scope.where or has_facts(table))
             builder = table.search(_match(content, function), query_type="fts")
             found = builder.where(where, prefilter=True).select([KEY, "_score"]).limit(limit).to_arrow()
             return [
@@ -188,6 +189,14 @@ class VectorStore:
         """Rows of the space's table; None where there is no table. About a millisecond."""
         rows: int | None = self._lance.read(space, lambda table: table.count_rows(), None)
         return rows
+
+    def without_facts(self, space: Space) -> int:
+        """Rows that `Scope.where` cannot tell apart, since they were written before the table had facts."""
+
+        def count(table: Any) -> int:
+            return int(table.count_rows(f"{FACTS} IS NULL" if has_facts(table) else None))
+
+        return self._lance.read(space, count, 0)
 
     def statistics(self, space: Space) -> VectorStatistics:
         """Figures of the space's table; zeros where there is none."""
