@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +11,13 @@ import pytest
 
 from vector_rows import SPACE, ids, row, unit_vector
 from workers.backup.vector_copy import VectorSource, file_name, restore_vectors
+from workers.order import order_at
 from workers.stores.chunk_rows import KeyRange
 from workers.stores.facts import fingerprints
 from workers.stores.lance_connection import LanceConnection
 from workers.stores.lance_schema import FACTS, KEY, TERMS, VECTOR, VectorRow, table_schema
 from workers.stores.scope import Scope
+from workers.stores.selection import Selection
 from workers.stores.vector_repair import VectorRepair
 from workers.stores.vectors import VectorStore
 
@@ -88,6 +92,41 @@ def test_facts_are_written_beside_what_is_there(location: str, indexed: bool) ->
     assert {key: vector.tolist() for key, vector in after.items()} == {k: v.tolist() for k, v in before.items()}
     if indexed:
         assert store.indexes(SPACE)[TERMS].rows == covered, "no other column was written anew"
+    store.optimize(SPACE, keep_versions=timedelta(minutes=1))
+    assert sorted(ids(store.dense(SPACE, unit_vector(1), ON_MAIN, 50))) == wanted
+    assert store.erase(SPACE, Selection("t", session="s"), order_at(6)) == 6, "of 0 to 6 the third was gone"
+    store.rebuild_indexes(SPACE)
+    store.drop_history(SPACE)
+    assert sorted(ids(store.lexical(SPACE, "hello", ON_MAIN, 50))) == [key for key in wanted if int(key[1:]) > 6]
+
+
+@pytest.mark.parametrize("indexed", [False, True], ids=["as it is", "with an index on the key"])
+def test_it_is_completed_while_several_write_to_it(location: str, indexed: bool) -> None:
+    if indexed:
+        VectorStore(location).build_index(SPACE, KEY, "btree")
+
+    def write(worker: int) -> None:
+        store = VectorStore(location)
+        for batch in range(3):
+            first = 1000 + worker * 100 + batch * 10
+            store.upsert(SPACE, [spoken(number) for number in range(first, first + 5)])
+
+    def complete() -> None:
+        repair = VectorRepair(location)
+        repair.add_columns(SPACE)
+        for key in repair.without_facts(SPACE, EVERY)[::2]:
+            repair.write_facts(SPACE, {key: spoken(int(key[1:])).facts})
+
+    with ThreadPoolExecutor(4) as workers:
+        running = [workers.submit(write, number) for number in range(3)] + [workers.submit(complete)]
+        for one in running:
+            one.result()
+    store = VectorStore(location)
+    assert len(list(store.keys(SPACE))) == len(set(store.keys(SPACE))) == 30 + 3 * 3 * 5
+    assert store.without_facts(SPACE) == 15
+    new = {f"v{1000 + w * 100 + b * 10 + n}" for w in range(3) for b in range(3) for n in range(5)}
+    found = set(ids(store.dense(SPACE, unit_vector(1), ON_MAIN, 99)))
+    assert found & new == {key for key in new if int(key[1:]) % 3}
 
 
 def test_a_backup_of_it_is_restored_and_its_facts_are_left_open(location: str, tmp_path: Path) -> None:

@@ -192,11 +192,9 @@ class VectorStore:
 
     def without_facts(self, space: Space) -> int:
         """Rows that `Scope.where` cannot tell apart, since they were written before the table had facts."""
-
-        def count(table: Any) -> int:
-            return int(table.count_rows(f"{FACTS} IS NULL" if has_facts(table) else None))
-
-        return self._lance.read(space, count, 0)
+        unknown = f"{FACTS} IS NULL"
+        rows: int = self._lance.read(space, lambda table: table.count_rows(unknown if has_facts(table) else None), 0)
+        return rows
 
     def statistics(self, space: Space) -> VectorStatistics:
         """Figures of the space's table; zeros where there is none."""
