@@ -39,8 +39,8 @@ SAMPLE = 64
 """Stored vectors compared with fresh ones in a run; seconds with a model on a CPU."""
 SAMPLE_PLACES = 16
 DELETED_AT_ONCE = 1000
-FACTS_AT_ONCE = 10_000
-"""Rows of an older table that get their facts in one merge, while nobody writes to the catalog: half a second."""
+FACTS_AT_ONCE = 25_000
+"""Rows of an older table that get their facts in one merge, while nobody writes to the catalog: about a second."""
 KEY_SPACE = 1 << 32
 """Vector ids are hex digits of a hash, so their first eight are spread evenly."""
 
@@ -184,7 +184,8 @@ class Repair:
 
     def _describe(self, space: Space, ids: Sequence[str]) -> int:
         """Write what the turns' metadata says into these rows; returns how many there are."""
-        with self._catalog.locks.publishing(), self._catalog.chunk_rows.unchanging(space, ids) as wanted:
+        locks = self._catalog.locks
+        with locks.maintaining(), locks.publishing(), self._catalog.chunk_rows.unchanging(space, ids) as wanted:
             said = self._catalog.chunk_rows.metadata(sorted(wanted))
             facts = {key: fingerprints(facts_of(json.loads(metadata))) for key, metadata in said}
             self._repair.write_facts(space, facts)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from workers.stores.chunk_rows import KeyRange
 from workers.stores.lance_connection import WRITER_CACHE, LanceConnection
 from workers.stores.lance_filter import any_of, quoted
+from workers.stores.lance_indexes import build, index_figures
 from workers.stores.lance_schema import FACTS, KEY, add_facts_column, facts_field
 from workers.stores.space import Space
 
@@ -49,15 +50,24 @@ class VectorRepair:
         return found
 
     def write_facts(self, space: Space, facts: Mapping[str, Sequence[int]]) -> None:
-        """Set the facts of rows that are there, by vector id. Where the key has an index nothing else is rewritten
-        (100,000 rows: 1 s), and other indexes keep covering the rows."""
+        """Set the facts of rows that are there, by vector id; for whoever maintains alone (`StoreLocks.maintaining`).
+
+        Where the key has an index, vectors and terms stay where they are, and so does what covers them.
+        """
         import pyarrow as pa
+
+        def merge(table: Any) -> None:
+            if KEY in index_figures(table):
+                # It loses the rows of each fragment that is merged into, and of one that it does not cover Lance
+                # would move whole rows, out of every index.
+                build(table, KEY, "btree", space.dimension)
+            table.merge_insert(KEY).when_matched_update_all().execute(data)
 
         schema = pa.schema([pa.field(KEY, pa.string(), nullable=False), facts_field()])
         columns = [pa.array(list(facts)), pa.array(list(facts.values()), facts_field().type)]
         data = pa.Table.from_arrays(columns, schema=schema)
         if facts:
-            self._lance.write(space, lambda table: table.merge_insert(KEY).when_matched_update_all().execute(data))
+            self._lance.write(space, merge)
 
     def turn_keys(self, space: Space, vector_ids: Sequence[str]) -> set[str]:
         """Whose rows these are."""
