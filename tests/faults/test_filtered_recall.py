@@ -62,6 +62,17 @@ def metadata(draw: random.Random) -> dict[str, Any]:
     }
 
 
+def scan(one: TurnEvent) -> ScopedTurn:
+    """What a plain scan looks at."""
+    return ScopedTurn(
+        *(one.tenant, one.session_id, one.agent_id, one.role, one.source, one.tags),
+        created_at_us=utc_microseconds(one.created_at),
+        turn_index=one.turn_index,
+        metadata=json.dumps(one.metadata),
+        code_languages=tuple(re.findall("```([a-z]+)", one.content)),
+    )
+
+
 def scope_of(draw: random.Random, tenant: str) -> Scope:
     """A random filter within the tenant."""
     since = START + timedelta(minutes=draw.randrange(500_000))
@@ -102,16 +113,7 @@ def test_a_filter_that_leaves_ten_turns_returns_all_ten(tmp_path: Path) -> None:
     active = memory.catalog.spaces.active()
     assert active is not None
     keep_indexes_of(active, memory.vectors, memory.catalog, settings)
-    scans = [
-        ScopedTurn(
-            *(one.tenant, one.session_id, one.agent_id, one.role, one.source, one.tags),
-            created_at_us=utc_microseconds(one.created_at),
-            turn_index=one.turn_index,
-            metadata=json.dumps(one.metadata),
-            code_languages=tuple(re.findall("```([a-z]+)", one.content)),
-        )
-        for one in stored
-    ]
+    scans = [scan(one) for one in stored]
     recaller = Recaller.open(settings)
     tenants = sorted({one.tenant for one in stored})
     sizes = []
@@ -120,7 +122,7 @@ def test_a_filter_that_leaves_ten_turns_returns_all_ten(tmp_path: Path) -> None:
     while asked < FILTERS:
         tenant = draw.choice(tenants) if draw.random() < 0.5 else f"large{draw.randrange(5)}"
         scope = scope_of(draw, tenant)
-        wanted = {one.turn_index for one, scan in zip(stored, scans, strict=True) if in_scope(scan, scope)}
+        wanted = {one.turn_index for one, read in zip(stored, scans, strict=True) if in_scope(read, scope)}
         if not wanted:
             continue
         asked += 1
