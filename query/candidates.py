@@ -18,10 +18,11 @@ from workers.completeness import Completeness
 from workers.embedding.port import Embedder
 from workers.embedding.registry import recommended_multilingual
 from workers.stores.catalog import Catalog, StoredChunk
+from workers.stores.lance_search import Candidate
 from workers.stores.placed_turns import Place, PlacedTurn
 from workers.stores.scope import Scope
 from workers.stores.space import Space
-from workers.stores.vectors import Candidate, VectorStore
+from workers.stores.vectors import VectorStore
 
 CHUNKS_PER_TURN = 4
 """Chunks each leg may bring for one turn of the wide pass: a long turn has many, and they count once."""
@@ -85,7 +86,8 @@ class CandidateSearch:
         self._look_around(pool, scope, {*list(dense)[:wide], *lexical[:wide]})
         self._keep_hydrated(pool, dense, vector)
         missing = self._completeness.problem(suspicious=not ids)
-        pool.degraded += [missing] if missing else []
+        unfiltered = self._completeness.filter_problem(scope)
+        pool.degraded += [problem for problem in (missing, unfiltered) if problem]
         return pool
 
     def _look_around(self, pool: Pool, scope: Scope, leading: Collection[str]) -> None:

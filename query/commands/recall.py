@@ -20,11 +20,12 @@ from query.question import Question
 from query.recall import Answer, Recaller
 from query.recency import Recency
 from query.recent import Recent, parse_recent
+from workers.stores.facts import conditions_of, parse_condition
 from workers.stores.placed_turns import Place
 from workers.stores.scope import Scope
 
-LINE_LISTS = ("sessions", "agents", "roles", "tags", "sources", "exclude_sessions", "exclude_recent")
-LINE_FILTERS = ("tenant", "since", "until", "as_of", *LINE_LISTS)
+LINE_LISTS = ("sessions", "agents", "roles", "tags", "sources", "exclude_sessions", "exclude_recent", "code_languages")
+LINE_FILTERS = ("tenant", "since", "until", "as_of", "where", *LINE_LISTS)
 """Filters that a line of --queries may name; its other fields, such as evidence, are not looked at."""
 ASKED_WITH_OPTIONS = frozenset(
     "k wide deadline_ms explain why min_score recency_weight half_life_days neighbours fold reranker embedder".split()
@@ -42,6 +43,7 @@ NEARLY = 0.75
     epilog=examples(
         'scope-recall recall "which port does the proxy listen on?" --tenant acme',
         'scope-recall recall "上次部署失败的原因" --tenant acme --since 2026-01-01 -k 3 --json',
+        'scope-recall recall "why did the build fail?" --tenant acme --where git.branch=main --code-language python',
         "scope-recall recall --queries questions.jsonl -k 10",
     ),
 )
@@ -55,6 +57,8 @@ NEARLY = 0.75
 @click.option("--role", "roles", multiple=True, type=click.Choice(get_args(Role)), help="Only these roles.")
 @click.option("--tag", "tags", multiple=True, help="Only turns with one of these tags.")
 @click.option("--source", "sources", multiple=True, help="Only turns from these sources.")
+@click.option("--where", multiple=True, metavar="KEY=VALUE", help="Only turns whose metadata says so: git.branch=main.")
+@click.option("--code-language", "code_languages", multiple=True, help="Only code in these languages: python.")
 @click.option("--since", help="Only turns said at or after this time: 2026-01-31 (UTC) or 2026-01-31T09:00:00+08:00.")
 @click.option("--until", help="Only turns said before this time.")
 @click.option("--min-score", type=click.FloatRange(0, 1), help="Leave out what is less sure to answer; 0.05 to 0.2.")
@@ -112,6 +116,7 @@ def recall(
         return DONE
     if not filters["tenant"]:
         raise UsageError("recall: --tenant is missing; it names whose memory to search")
+    filters["where"] = tuple(map(parse_condition, filters["where"]))
     moments: dict[str, Any] = {"as_of": moment("as-of", as_of), "exclude_recent": parse_recent(exclude_recent)}
     question = Question(query or "", scope_of(**filters), **sizes, **moments, why=place_of(why))
     recaller = Recaller.open(settings)
@@ -187,7 +192,8 @@ def _scope_of_line(row: dict[str, Any]) -> tuple[Scope, tuple[Recent, ...]]:
     if unknown:
         raise UsageError(f"roles: there is no role {unknown[0]!r}; there are {', '.join(get_args(Role))}")
     recent = parse_recent(lists.pop("exclude_recent"))
-    return scope_of(tenant=row["tenant"], since=times["since"], until=times["until"], **lists), recent
+    where = conditions_of({} if row.get("where") is None else row["where"])
+    return scope_of(tenant=row["tenant"], since=times["since"], until=times["until"], where=where, **lists), recent
 
 
 def _time_of_line(row: dict[str, Any], name: str) -> str | None:
