@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 READ_CHARS = 600
-"""Of the lines and the question together, the end: more says no more, and a model reads only so far."""
+"""Of the lines and the question together, the end, an ideograph or syllable counting for two: reading takes time."""
+_WIDE = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U00020000-\U000323af]")
 _CLOSING = " \t\r\n\"'”’」』"
 _NAME_ALONE = re.compile(r"(?:^|\n)[^\n:：]{0,80}[:：][\s\"'“‘「『]*\Z")
 """What is left of a line `Ada: "…"` without what she said."""
@@ -32,7 +33,7 @@ def in_context(question: str, context: str, weight: float) -> InContext | None:
     """The question with the end of its context; None when that adds nothing: no weight, no lines but the question
     itself, or a question that is as long as all that is read."""
     asked = question.strip()
-    room = READ_CHARS - len(asked)
+    room = READ_CHARS - _size(asked)
     if not weight or room <= 0:
         return None
     before = _end(_without(context, asked), room)
@@ -57,11 +58,17 @@ def _without(context: str, asked: str) -> str:
 def _end(text: str, room: int) -> str:
     """The last characters that fit, from the beginning of a line or else of a word, if there is one in their first
     half."""
-    if len(text) <= room:
-        return text
     end = text[-room:]
+    while (size := _size(end)) > room:
+        end = end[-max(1, len(end) * room // size) :] if len(end) > 1 else ""
+    if len(end) == len(text):
+        return text
     for mark in "\n", " ":
-        cut = end.find(mark, 0, room // 2)
+        cut = end.find(mark, 0, len(end) // 2)
         if cut >= 0:
             return end[cut + 1 :].strip()
     return end.strip()
+
+
+def _size(text: str) -> int:
+    return len(text) + len(_WIDE.findall(text))

@@ -54,11 +54,12 @@ def test_of_one_long_line_the_last_whole_words_are_read_and_of_one_without_blank
     words = read(ASKED, "word " * 1000)
     assert words is not None
     assert set(words.removesuffix(f"\n{ASKED}").split(" ")) == {"word"}
-    assert read(ASKED, "港" * 1000) == "港" * (READ_CHARS - len(ASKED)) + f"\n{ASKED}"
+    assert read(ASKED, "港" * 1000) == "港" * ((READ_CHARS - len(ASKED)) // 2) + f"\n{ASKED}"
 
 
 def test_a_question_that_fills_what_is_read_and_a_weight_of_0_leave_the_lines_out() -> None:
     assert read("x" * READ_CHARS, "Bob: two.") is None
+    assert read("港" * (READ_CHARS // 2), "Bob: two.") is None
     assert in_context(ASKED, "Bob: two.", 0.0) is None
 
 
