@@ -166,7 +166,8 @@ def _keep(body_read: bytearray, part: bytes, attempts: Attempts) -> None:
 
 
 def call_name(url: str, path: str) -> str:
-    return f"the query service at {without_password(url)}{path}"
+    """The call as errors name it, without what it asks."""
+    return f"the query service at {without_password(url)}{path.partition('?')[0]}"
 
 
 def checked_url(url: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, TypedDict, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -52,6 +52,46 @@ class RecallOptions(TypedDict, total=False):
     """Let one hit stand for those that say the same."""
 
 
+class _Said(TypedDict, total=False):
+    tenant: str
+    """Whose turns; may be left out with a key, which has one."""
+    since: datetime
+    until: datetime
+    """Both need a time zone; a turn without a time is left out by them."""
+
+
+class SessionsOptions(_Said, total=False):
+    """Options of `sessions`."""
+
+    agents: tuple[str, ...] | list[str]
+    sources: tuple[str, ...] | list[str]
+    limit: int
+    """Sessions to list, 20 if it is not said."""
+
+
+class HistoryOptions(_Said, total=False):
+    """Options of `history`."""
+
+    roles: tuple[Role, ...] | list[Role]
+    from_turn: int
+    to_turn: int
+    """Indexes, both included."""
+    first: int
+    last: int
+    """Only so many of these turns, counted from their beginning or end."""
+    skip: int
+    """Turns to pass over, for those that another answer gave."""
+
+
+class CountOptions(_Said, total=False):
+    """Options of `count`."""
+
+    sessions: tuple[str, ...] | list[str]
+    agents: tuple[str, ...] | list[str]
+    roles: tuple[Role, ...] | list[Role]
+    by: Literal["day", "session"]
+
+
 class _Answer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -89,6 +129,56 @@ class RecallAnswer(_Answer):
     degraded: tuple[str, ...] = ()
     """What made the answer poorer than it could be."""
     timings_ms: dict[str, float] = Field(default_factory=dict)
+
+
+class SessionSummary(_Answer):
+    """A session, or as much of it as the filters keep."""
+
+    session_id: str
+    turns: int
+    first: datetime | None = None
+    """When the first of these turns was said; None when none of them has a time."""
+    last: datetime | None = None
+    agents: tuple[str, ...] = ()
+
+
+class Sessions(_Answer):
+    """Sessions, those that went on last first."""
+
+    sessions: tuple[SessionSummary, ...]
+    total: int
+    """How many there are, listed or not."""
+
+
+class SessionTurns(_Answer):
+    """Turns of a session, whole and in order; none when there are none."""
+
+    session_id: str = ""
+    turns: tuple[RecalledTurn, ...]
+    total: int
+    """How many filters and indexes keep, before `first`, `last` and `skip`."""
+    left_out: int = 0
+    """Turns that were asked for and come after these; ask again with `skip`."""
+
+
+class Group(_Answer):
+    """Turns of one day or session that say a text."""
+
+    day: str | None = None
+    """In UTC; None for turns without a time."""
+    session: str | None = None
+    turns: int
+    times: int
+
+
+class TextCount(_Answer):
+    """In how many turns a text is said, and how often."""
+
+    text: str = ""
+    turns: int
+    times: int
+    groups: tuple[Group, ...] = ()
+    """By day or session, when that was asked for."""
 
 
 class Forgotten(_Answer):

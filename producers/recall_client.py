@@ -1,4 +1,4 @@
-"""Clients of the query service: recall, push, forget and status over HTTP. Does network I/O.
+"""Clients of the query service: recall, push, history, forget and status over HTTP. Does network I/O.
 
     with RecallClient() as memory:
         print(memory.recall("which port does the proxy use?", tenant="acme").context)
@@ -14,15 +14,30 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, Unpack
+from urllib.parse import quote
 
 from producers.calls import DEFAULT_URL, AsyncCaller, Caller, call_name, json_body
 from producers.client import send, send_async
 from producers.errors import InvalidRequest
-from producers.recall_answers import Forgotten, RecallAnswer, RecallOptions, ServiceStatus, read_as
+from producers.recall_answers import (
+    CountOptions,
+    Forgotten,
+    HistoryOptions,
+    Kind,
+    RecallAnswer,
+    RecallOptions,
+    ServiceStatus,
+    Sessions,
+    SessionsOptions,
+    SessionTurns,
+    TextCount,
+    read_as,
+)
 from producers.settings import Settings, load_settings
 from producers.turn_batches import Push, Turn
 
 RECALL_PATH, FORGET_PATH, STATUS_PATH = "/v1/recall", "/v1/forget", "/v1/status"
+SESSIONS_PATH, COUNT_PATH = "/v1/sessions", "/v1/count"
 TIMEOUT = 30.0
 """Seconds; a service that has just been started loads its models at the first recall."""
 FORGET_TIMEOUT = 600.0
@@ -59,6 +74,20 @@ class RecallClient:
         answer = self._caller.call("POST", RECALL_PATH, recall_body(query, options), self._seconds(timeout))
         return read_as(RecallAnswer, answer, call_name(self._caller.url, RECALL_PATH))
 
+    def sessions(self, *, timeout: float | None = None, **options: Unpack[SessionsOptions]) -> Sessions:
+        """A tenant's sessions, those that went on last first."""
+        return self._get(Sessions, SESSIONS_PATH, options, timeout)
+
+    def history(
+        self, session_id: str, *, timeout: float | None = None, **options: Unpack[HistoryOptions]
+    ) -> SessionTurns:
+        """The turns of a session, whole and in order; at most 1,000 in one answer, see `SessionTurns.left_out`."""
+        return self._get(SessionTurns, turns_path(session_id), options, timeout)
+
+    def count(self, text: str, *, timeout: float | None = None, **options: Unpack[CountOptions]) -> TextCount:
+        """In how many turns `text` is said, and how often: no pattern, whatever its case and width."""
+        return self._get(TextCount, COUNT_PATH, {"text": text, **options}, timeout)
+
     def push(
         self, turns: Turn | Iterable[Turn], *, timeout: float | None = None, settings: Settings | None = None
     ) -> int:
@@ -88,8 +117,11 @@ class RecallClient:
 
     def status(self, *, timeout: float | None = None) -> ServiceStatus:
         """What the system is doing, and what is degraded."""
-        answer = self._caller.call("GET", STATUS_PATH, None, self._seconds(timeout))
-        return read_as(ServiceStatus, answer, call_name(self._caller.url, STATUS_PATH))
+        return self._get(ServiceStatus, STATUS_PATH, {}, timeout)
+
+    def _get(self, kind: type[Kind], path: str, asked: Mapping[str, Any], timeout: float | None) -> Kind:
+        answer = self._caller.call("GET", path + query_string(asked), None, self._seconds(timeout))
+        return read_as(kind, answer, call_name(self._caller.url, path))
 
     def _seconds(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else timeout
@@ -122,6 +154,20 @@ class AsyncRecallClient:
         answer = await self._caller.call("POST", RECALL_PATH, recall_body(query, options), self._seconds(timeout))
         return read_as(RecallAnswer, answer, call_name(self._caller.url, RECALL_PATH))
 
+    async def sessions(self, *, timeout: float | None = None, **options: Unpack[SessionsOptions]) -> Sessions:
+        """As `RecallClient.sessions`."""
+        return await self._get(Sessions, SESSIONS_PATH, options, timeout)
+
+    async def history(
+        self, session_id: str, *, timeout: float | None = None, **options: Unpack[HistoryOptions]
+    ) -> SessionTurns:
+        """As `RecallClient.history`."""
+        return await self._get(SessionTurns, turns_path(session_id), options, timeout)
+
+    async def count(self, text: str, *, timeout: float | None = None, **options: Unpack[CountOptions]) -> TextCount:
+        """As `RecallClient.count`."""
+        return await self._get(TextCount, COUNT_PATH, {"text": text, **options}, timeout)
+
     async def push(
         self, turns: Turn | Iterable[Turn], *, timeout: float | None = None, settings: Settings | None = None
     ) -> int:
@@ -148,8 +194,11 @@ class AsyncRecallClient:
 
     async def status(self, *, timeout: float | None = None) -> ServiceStatus:
         """As `RecallClient.status`."""
-        answer = await self._caller.call("GET", STATUS_PATH, None, self._seconds(timeout))
-        return read_as(ServiceStatus, answer, call_name(self._caller.url, STATUS_PATH))
+        return await self._get(ServiceStatus, STATUS_PATH, {}, timeout)
+
+    async def _get(self, kind: type[Kind], path: str, asked: Mapping[str, Any], timeout: float | None) -> Kind:
+        answer = await self._caller.call("GET", path + query_string(asked), None, self._seconds(timeout))
+        return read_as(kind, answer, call_name(self._caller.url, path))
 
     def _seconds(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else timeout
@@ -170,6 +219,29 @@ def forget_body(
     """The body of `POST /v1/forget`."""
     values = {"tenant": tenant, "session": session, "agent": agent, "before": before, "dry_run": dry_run or None}
     return json_body({name: _plain(name, value) for name, value in values.items() if value is not None})
+
+
+def turns_path(session_id: str) -> str:
+    """The path of `GET /v1/sessions/{session_id}/turns`. Raises `InvalidRequest` for an id that is not text."""
+    # A dot is encoded as well: what is between here and the service may take `..` for a folder.
+    return f"{SESSIONS_PATH}/{_encoded('session_id', session_id).replace('.', '%2E')}/turns"
+
+
+def query_string(asked: Mapping[str, Any]) -> str:
+    """The end of a URL that says what is asked, or nothing. Raises `InvalidRequest` for what cannot be sent."""
+    parts = []
+    for name, value in asked.items():
+        plain = _plain(name, value)
+        for one in plain if isinstance(plain, list) else [] if plain is None else [plain]:
+            parts.append(f"{name}={_encoded(name, str(one))}")
+    return "?" + "&".join(parts) if parts else ""
+
+
+def _encoded(name: str, text: str) -> str:
+    try:
+        return quote(text, safe="")
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"{name}: holds a lone surrogate, which is not text", name) from None
 
 
 def _plain(name: str, value: Any) -> Any:

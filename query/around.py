@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from producers.events import from_utc_microseconds
 from workers.stores.catalog import Catalog
+from workers.stores.history import SPEAKS
 from workers.stores.placed_turns import Place, PlacedTurn
 from workers.stores.scope import Scope
 
@@ -131,10 +132,7 @@ def _window(hit: Recalled, reach: int) -> range:
 
 def _in_order(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """By index; turns that share one in the order in which roles speak."""
-    return tuple(sorted(entries, key=lambda one: (one.turn.turn_index, _SPEAKS.index(one.turn.role))))
-
-
-_SPEAKS = ("system", "user", "assistant", "tool")
+    return tuple(sorted(entries, key=lambda one: (one.turn.turn_index, SPEAKS.index(one.turn.role))))
 
 
 def _neighbour(placed: PlacedTurn) -> Neighbour:

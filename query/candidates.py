@@ -6,7 +6,7 @@ neither be returned nor bend the scores of the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,10 +22,12 @@ from workers.stores.catalog import Catalog, StoredChunk
 from workers.stores.placed_turns import Place, PlacedTurn
 from workers.stores.scope import Scope
 from workers.stores.space import Space
-from workers.stores.vectors import VectorStore
+from workers.stores.vectors import Candidate, VectorStore
 
 CHUNKS_PER_TURN = 4
 """Chunks each leg may bring for one turn of the wide pass: a long turn has many, and they count once."""
+LEG_TURNS = 2
+"""Turns that each leg may bring for one of the wide pass. Twice as many found no more on any set, at twice the work."""
 NEIGHBOUR_CHARS = 2400
 """Of a neighbour, what is looked at: a longer one counts for less the longer it is."""
 SCRIPT_NAMES = {"han": "Chinese characters", "kana": "Japanese kana", "hangul": "Korean"}
@@ -66,13 +68,15 @@ class CandidateSearch:
         if vector is not None:
             try:
                 how = self._catalog.spaces.search(self._space)  # the job `index` changes it while this process runs
-                dense = {c.vector_id: c.score for c in self._vectors.dense(self._space, vector, scope, limit, how)}
+                near = leading(self._vectors.dense(self._space, vector, scope, limit, how), wide * LEG_TURNS)
+                dense = {one.vector_id: one.score for one in near}
                 pool.dense = {}
             except ScopeRecallError as error:
                 pool.degraded.append(f"dense: {error}; the answer is from the lexical search alone")
         lexical: list[str] = []
         try:
-            lexical = [c.vector_id for c in self._vectors.lexical(self._space, text, scope, limit)]
+            sharing = leading(self._vectors.lexical(self._space, text, scope, limit), wide * LEG_TURNS)
+            lexical = [one.vector_id for one in sharing]
         except ScopeRecallError as error:
             if pool.dense is None:
                 raise
@@ -146,3 +150,15 @@ class CandidateSearch:
 def _foreign(text: str, embedder: Embedder) -> str:
     """The names of scripts in `text` that the embedder does not speak; empty when it can read it."""
     return ", ".join(SCRIPT_NAMES.get(name, name) for name in foreign_scripts(text, embedder.scripts))
+
+
+def leading(found: Sequence[Candidate], turns: int) -> list[Candidate]:
+    """The first of `found`, up to so many turns; each comes with all its chunks that lie before the cut."""
+    seen: set[str] = set()
+    kept = []
+    for one in found:
+        seen.add(one.turn_key)
+        if len(seen) > turns:
+            break
+        kept.append(one)
+    return kept

@@ -10,6 +10,7 @@ import numpy as np
 from query.bm25 import Document, bm25
 from query.candidates import Pool
 from query.conversation import CONVERSATION, FOLLOWING, LEAN_CHARS, PREVIOUS, SHARES, around, leans
+from query.folding import plain
 from query.ranking import Features
 from query.words import WordCounts, Words
 from workers.stores.catalog import StoredChunk
@@ -30,6 +31,7 @@ def features_of(question: str, pool: Pool, words: WordCounts) -> Features:
     liked = _over_range(lexical) + (0.0 if cosine is None else _over_range(cosine))
     position = _positions(turns, by_turn, chunks)
     first = [chunks[by_turn[turn][0]] for turn in turns]
+    asked = plain(question)
     return Features(
         turns=turns,
         best=[chunks[max(by_turn[turn], key=lambda at: (liked[at], -at))].vector_id for turn in turns],
@@ -38,6 +40,7 @@ def features_of(question: str, pool: Pool, words: WordCounts) -> Features:
         chars=np.array([one.turn_chars for one in first], np.int64),
         previous=_leaned_on(first, position, PREVIOUS),
         following=_leaned_on(first, position, FOLLOWING),
+        same=np.array([one.total_chunks == 1 and plain(one.text) == asked for one in first], np.bool_),
     )
 
 

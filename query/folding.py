@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cached_property
 
 NEAR = 0.7
 """Jaccard similarity of shingles from which texts are nearly the same: middle of a plateau, .5 to .9 measured alike."""
@@ -42,25 +42,19 @@ _FILLERS = frozenset(
 )
 
 
-@dataclass(frozen=True)
 class _Text:
-    key: str
-    units: frozenset[str]
-    decisive: frozenset[str]
-    shingles: frozenset[tuple[str, ...]]
-    """Empty for a text that is too short to be nearly the same as another."""
+    def __init__(self, text: str) -> None:
+        self.key = plain(text)
+        self._said = _UNIT.findall(self.key)
+        self.units = frozenset(self._said) - _FILLERS
+        self.decisive = frozenset(_DECISIVE.findall(self.key)) | _NEGATIONS.intersection(self._said)
 
-    @classmethod
-    def of(cls, text: str) -> _Text:
-        plain = unicodedata.normalize("NFKC", text).casefold()
-        units = _UNIT.findall(plain)
-        starts = range(len(units) - SHINGLE + 1) if len(units) >= LEAST_UNITS else ()
-        return cls(
-            key=" ".join(plain.split()),
-            units=frozenset(units) - _FILLERS,
-            decisive=frozenset(_DECISIVE.findall(plain)) | _NEGATIONS.intersection(units),
-            shingles=frozenset(tuple(units[at : at + SHINGLE]) for at in starts),
-        )
+    @cached_property
+    def shingles(self) -> frozenset[tuple[str, ...]]:
+        """Empty for a text that is too short to be nearly the same as another. Few texts are asked for theirs."""
+        said = self._said
+        starts = range(len(said) - SHINGLE + 1) if len(said) >= LEAST_UNITS else ()
+        return frozenset(tuple(said[at : at + SHINGLE]) for at in starts)
 
     def repeats(self, better: _Text) -> bool:
         """Whether it says nothing that `better` does not say in nearly the same words."""
@@ -72,6 +66,11 @@ class _Text:
         return common > 0 and common >= NEAR * len(self.shingles | better.shingles)
 
 
+def plain(text: str) -> str:
+    """The text without differences of case, width and white space."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
 def fold(texts: Sequence[str | None], k: int) -> dict[int, list[int]]:
     """Indices of the first k texts that differ → of all others that each of them stands for. `texts` are best first.
 
@@ -81,7 +80,7 @@ def fold(texts: Sequence[str | None], k: int) -> dict[int, list[int]]:
     read: dict[int, _Text] = {}
     for index, text in enumerate(texts):
         if text is not None:
-            read[index] = _Text.of(text)
+            read[index] = _Text(text)
             same = next((better for better in kept if better in read and read[index].repeats(read[better])), None)
             if same is not None:
                 kept[same].append(index)

@@ -1,7 +1,8 @@
 """The ranking: what the candidates of one question are scored by, and how the scores become one order. Pure.
 
     x     = z(cosine) + lexical · z(BM25 with neighbours) + length · z(log length)
-    first = x on 0 to 1, + previous · that of the turn before, + following · that of the turn after
+    first = x on 0 to 1, + previous · that of the turn before, + following · that of the turn after, + 1 for a turn
+            that is the question itself: whoever asks for a turn by its words means that one among its like
     final = z(first) + rerank · z(reranker) + rerank_length · z(log length), over the best of the first stage
 
 z is (score - mean) / deviation over the candidates: scores of models of any scale can be added, a leg that is constant
@@ -67,6 +68,8 @@ class Features:
     """Position of the turn before that this one leans on; -1 where there is none among the candidates."""
     following: NDArray[np.int64]
     """The same of the turn after."""
+    same: NDArray[np.bool_]
+    """Whether the turn is the question, but for case, width and white space."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,8 @@ class Ranked:
     parts: Mapping[str, Part]
 
 
-def first_stage(features: Features, weights: Weights = SPACED) -> list[Ranked]:
-    """Every candidate turn, best first, ties by turn key."""
+def first_stage(features: Features, weights: Weights = SPACED, best: int | None = None) -> list[Ranked]:
+    """The `best` of the candidate turns, all of them for None; best first, ties by turn key."""
     if not features.turns:
         return []
     legs: dict[str, tuple[Scores, float]] = {} if features.cosine is None else {"dense": (features.cosine, 1.0)}
@@ -108,10 +111,9 @@ def first_stage(features: Features, weights: Weights = SPACED) -> list[Ranked]:
     score = own.copy()
     for where, weight in around.values():
         score += weight * np.where(where >= 0, own[where], 0.0)
-    score = unit(score)
-    order = _best_first(score, features.turns)
+    score = unit(score + features.same)
     found = []
-    for at in order:
+    for at in _best_first(score, features.turns)[:best]:
         parts = {
             name: Part(float(legs[name][0][at]), float(values[at]), ranks[name][at] if name in ranks else None)
             for name, values in scaled.items()
@@ -119,6 +121,8 @@ def first_stage(features: Features, weights: Weights = SPACED) -> list[Ranked]:
         for name, (where, _) in around.items():
             if where[at] >= 0:
                 parts[name] = Part(float(own[where[at]]), float(own[where[at]]))
+        if features.same[at]:
+            parts["same"] = Part(1.0, 1.0)
         found.append(Ranked(features.turns[at], features.best[at], float(score[at]), parts))
     return found
 

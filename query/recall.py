@@ -145,7 +145,10 @@ class Recaller:
         with clock.stage("candidates"):
             pool = search.gather(question.text, question.seen, question.wide, question.in_context)
         with clock.stage("fusion"):
-            first = first_stage(features_of(question.text, pool, self._words), weights_for(question.text))
+            features = features_of(question.text, pool, self._words)
+            # Every candidate's place is worked out only for someone who asks about one.
+            counted = question.wide if question.why is None else None
+            first = first_stage(features, weights_for(question.text), counted)
             ranked = first[: question.wide]
         with clock.stage("rerank"):
             ranked, reranker = self._rerank(models, question, ranked, pool, clock)
@@ -196,7 +199,7 @@ class Recaller:
         search = CandidateSearch(self._catalog, self._vectors, models.space, models.embedder)
         pool = search.gather(question.text, question.seen, question.wide, question.in_context)
         features = features_of(question.text, pool, self._words)
-        first = first_stage(features, weights_for(question.text))[:reranked]
+        first = first_stage(features, weights_for(question.text), reranked)
         ranked, _ = self._rerank(models, question, first, pool, Stopwatch(NO_HURRY))
         parts = {one.turn: one.parts["rerank"].raw for one in ranked if "rerank" in one.parts}
         return pool, features, {turn: raw for turn, raw in parts.items() if raw is not None}

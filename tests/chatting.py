@@ -21,7 +21,7 @@ from query.commands import chat as command
 from stepped import Stepped
 from system import Cli, Result
 from workers.stores.catalog import Catalog
-from workers.stores.session_tail import session_tail
+from workers.stores.scope import Scope
 
 FACT = "My dentist is Dr. Wu, 预约在星期四。"
 
@@ -81,6 +81,6 @@ def pushed(settings: Settings) -> list[TurnEvent]:
 
 def stored(system: Stepped, session: str, tenant: str = "default") -> list[TurnEvent]:
     catalog = Catalog.open(system.settings.catalog_location)
-    found = session_tail(catalog, tenant, session, 100)
+    found = list(catalog.history.turns(Scope(tenant, (session,))))
     catalog.close()
     return found

@@ -21,6 +21,8 @@ from producers.events import Identity, valid_event
 Answer = tuple[int, Any, dict[str, str]]
 """Status, JSON, headers."""
 HIT = {"session_id": "s", "turn_index": 3, "role": "user", "content": "said", "created_at": None, "new_field": [1]}
+SESSION = {"session_id": "s", "turns": 2, "first": None, "last": "2026-01-31T09:00:00+00:00", "agents": ["a"]}
+GROUP = {"day": None, "turns": 2, "times": 3}
 
 
 class Service:
@@ -72,12 +74,17 @@ class Service:
         return 200, {"turns": gone, "chunks": gone, "verified": True}, {}
 
 
+def asked_in_path(request: Request) -> dict[str, Any]:
+    """What a GET asks: its parameters, each a list."""
+    return {name: request.query_params.getlist(name) for name in request.query_params} | request.path_params
+
+
 def app_of(service: Service) -> FastAPI:
     app = FastAPI()
 
     def route(path: str, handle: Callable[[dict[str, Any]], Answer], method: str = "POST") -> None:
         async def answer(request: Request) -> Response:
-            body = await request.json() if method == "POST" else {}
+            body = await request.json() if method == "POST" else asked_in_path(request)
             service.bodies.append(body)
             service.keys.append(request.headers.get("authorization"))
             await asyncio.sleep(service.slow)
@@ -89,6 +96,10 @@ def app_of(service: Service) -> FastAPI:
     route("/v1/turns", service.push)
     route("/v1/recall", service.recall)
     route("/v1/forget", service.forget)
+    route("/v1/sessions", lambda _: (200, {"sessions": [SESSION], "total": 7}, {}), "GET")
+    turns = {"turns": [HIT], "total": 3, "left_out": 2}
+    route("/v1/sessions/{session_id:path}/turns", lambda _: (200, turns, {}), "GET")
+    route("/v1/count", lambda _: (200, {"turns": 2, "times": 3, "by": "day", "groups": [GROUP]}, {}), "GET")
     route(
         "/v1/status", lambda _: (200, {"degraded": ["a disk"], "catalog": {"turns": 7}, "api": {"url": "x"}}, {}), "GET"
     )

@@ -19,7 +19,8 @@ from producers.keys import EVENT_FIELD, Keys
 from producers.settings import Settings
 from producers.spool import spooled_events
 from workers.stores.catalog import Catalog
-from workers.stores.session_tail import session_tail
+from workers.stores.history import Part
+from workers.stores.scope import Scope
 
 TAIL_TURNS = 200
 """Newest turns of a session that are looked at."""
@@ -94,7 +95,7 @@ class Session:
 
     def _stored(self) -> list[TurnEvent]:
         with closing(Catalog.open(self._settings.catalog_location)) as catalog:
-            return session_tail(catalog, self.tenant, self.id, TAIL_TURNS)
+            return list(catalog.history.turns(Scope(self.tenant, (self.id,)), Part(last=TAIL_TURNS)))
 
     def _ours(self, payloads: Iterable[bytes]) -> Iterator[TurnEvent]:
         name = json.dumps(self.id, ensure_ascii=False).encode()

@@ -20,6 +20,7 @@ from query.api.problems import answer_errors
 from query.api.request_log import RequestLog
 from query.api.routes.forget import forget_routes
 from query.api.routes.health import health_routes
+from query.api.routes.history import history_routes
 from query.api.routes.recall import recall_routes
 from query.api.routes.status import status_routes
 from query.api.routes.turns import turns_routes
@@ -49,7 +50,7 @@ def create_app(settings: Settings, *, loopback: bool = True) -> FastAPI:
         telemetry={"logs": False},  # it would record exceptions' messages, which may quote what was asked
     )
     answer_errors(app)
-    for routes in (turns_routes, recall_routes, forget_routes, status_routes, health_routes):
+    for routes in (turns_routes, recall_routes, history_routes, forget_routes, status_routes, health_routes):
         app.include_router(routes(service))
     describe_problems(app)
     # The last one added is the outermost.

@@ -63,7 +63,9 @@ class RequestLog:
     @staticmethod
     def _say(scope: Scope, status: int, milliseconds: float) -> None:
         caller = scope.get("state", {}).get("caller")
-        said: dict[str, Any] = {"method": scope["method"], "path": scope["path"], "status": status, "ms": milliseconds}
+        # A path may hold a session's id, which is what was asked: the log has its form instead.
+        path = getattr(scope.get("route"), "path_format", scope["path"])
+        said: dict[str, Any] = {"method": scope["method"], "path": path, "status": status, "ms": milliseconds}
         if caller is not None and caller.key is not None:
             said["key"] = caller.key.id
         (log.warning if status >= 500 else log.debug)("request", **said)

@@ -1,17 +1,23 @@
-"""What callers send: one model for each body. Pure."""
+"""What callers send: one model for each body, and for each query string. Pure."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from producers.errors import UsageError
-from producers.events import Identifier, Role, TurnEvent
+from producers.events import MAX_TURN_INDEX, Identifier, Role, TurnEvent
 from producers.settings import Settings
+from query.counting import MAX_TEXT_CHARS, By
+from query.history import MAX_SESSIONS as MOST_SESSIONS
+from query.history import MAX_TURNS as MOST_TURNS
+from query.history import SESSIONS_SHOWN
 from query.question import MAX_NEIGHBOURS, MAX_QUESTION_CHARS, Question
 from query.recency import Recency
 from query.recent import MAX_RECENT, MAX_SESSIONS, Recent
+from workers.stores.history import Part
 from workers.stores.scope import Scope
 from workers.stores.selection import Selection
 
@@ -21,12 +27,13 @@ MAX_DEADLINE_MS = 600_000
 """A caller that would wait longer than ten minutes has a wrong number there."""
 MAX_TURNS = 1000
 """Turns in one body: what is validated at once."""
+_NUMBER = re.compile(r"\s*[-+]?[\d._]+(?:[eE][-+]?\d+)?\s*")
 
 
 def _text(value: object) -> object:
     """Not strict, a moment might be a number of seconds; a forget by a mistaken number is not undone."""
-    if not isinstance(value, str):
-        raise ValueError("a time as text is due, such as 2026-01-31T09:00:00+08:00")  # noqa: TRY004  # pydantic's own
+    if not isinstance(value, str) or _NUMBER.fullmatch(value):
+        raise ValueError("a time as text is due, such as 2026-01-31T09:00:00+08:00")
     return value
 
 
@@ -158,6 +165,63 @@ class ForgetRequest(BaseModel):
     def selection(self, tenant: str | None) -> Selection:
         """What is to be forgotten. Raises `UsageError`."""
         return Selection(_required(tenant), self.session, self.agent, self.before)
+
+
+class _Asked(BaseModel):
+    """What every query string may say: whose turns, and said when."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tenant: Identifier | None = Field(None, examples=["acme"])
+    """Whose turns; may be left out with a key, which has its own."""
+    since: Moment | None = Field(None, examples=["2026-01-31T00:00:00Z"])
+    """Only what was said at or after this moment; a turn without a time is left out."""
+    until: Moment | None = None
+    """Only what was said before this moment."""
+
+    def scope(self, tenant: str | None, **filters: Any) -> Scope:
+        """What may be seen, in `tenant`. Raises `UsageError`."""
+        return Scope(_required(tenant), since=self.since, until=self.until, **filters)
+
+
+class SessionsQuery(_Asked):
+    """The query string of `GET /v1/sessions`."""
+
+    agents: tuple[Identifier, ...] = ()
+    sources: tuple[Identifier, ...] = ()
+    limit: int = Field(SESSIONS_SHOWN, ge=1, le=MOST_SESSIONS)
+
+
+class HistoryQuery(_Asked):
+    """The query string of `GET /v1/sessions/{session_id}/turns`."""
+
+    roles: tuple[Role, ...] = ()
+    from_turn: int = Field(0, ge=0, le=MAX_TURN_INDEX)
+    """Only turns from this index on."""
+    to_turn: int = Field(MAX_TURN_INDEX, ge=0, le=MAX_TURN_INDEX)
+    """Only turns up to this index, included."""
+    first: int | None = Field(None, ge=1, le=MOST_TURNS)
+    """Only the first of these turns."""
+    last: int | None = Field(None, ge=1, le=MOST_TURNS)
+    """Only the last of these turns."""
+    skip: int = Field(0, ge=0, le=MAX_TURN_INDEX)
+    """Turns to pass over, for those that another answer gave."""
+
+    def part(self) -> Part:
+        """Which of the session's turns. Raises `UsageError`."""
+        return Part(self.from_turn, self.to_turn, self.first, self.last)
+
+
+class CountQuery(_Asked):
+    """The query string of `GET /v1/count`."""
+
+    text: str = Field(min_length=1, max_length=MAX_TEXT_CHARS, examples=["timeout"])
+    """What is said: no pattern, whatever its case and width."""
+    sessions: tuple[Identifier, ...] = ()
+    agents: tuple[Identifier, ...] = ()
+    roles: tuple[Role, ...] = ()
+    by: By | None = None
+    """Also for each day in UTC, or session."""
 
 
 def turns_schema() -> dict[str, Any]:

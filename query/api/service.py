@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 FORGETS_WAITING = 8
 STATUSES_WAITING = 16
+HISTORIES, HISTORIES_WAITING = 2, 16
+"""At once and in line; a count looks through all of a tenant's turns, on one core."""
 LOADING_SECONDS = 10.0
 """That a model which is being loaded is waited for at the end: a process that ends amid it may crash."""
 WARM_UP_SECONDS = 2.0
@@ -35,6 +37,7 @@ class Service:
         self.forgets = Line("forget", 1, FORGETS_WAITING)
         """One at a time: they would wait for each other anyway."""
         self.statuses = Line("status", 1, STATUSES_WAITING)
+        self.histories = Line("history", HISTORIES, HISTORIES_WAITING)
         self.appender = Appender(settings)
         self._canary_line = Line("canary", 1, 0)
         self.canary = Canary(
@@ -63,7 +66,7 @@ class Service:
         """Let go of everything; turns that were taken are appended first."""
         self._stopping.set()
         self.appender.close()
-        for line in (self.recalls, self.forgets, self.statuses, self._canary_line):
+        for line in (self.recalls, self.forgets, self.statuses, self.histories, self._canary_line):
             line.close()
         self._warming.join(LOADING_SECONDS)
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Memory:
     ]
     for first in range(0, len(events), 500):
         memory.store(*events[first : first + 500])
+    memory.vectors.optimize(memory.space, keep_versions=timedelta(0))  # as the job `index` leaves it
     return memory
 
 

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -91,6 +91,43 @@ def test_push_forget_and_status(service: Service, client_of: Callable[..., Any])
         status = client.status()
         assert (status.degraded, status.catalog["turns"], status.api) == (("a disk",), 7, {"url": "x"})
     assert service.bodies[2] == {"tenant": "acme", "session": "s", "before": "2026-01-01T00:00:00+00:00"}
+
+
+def test_sessions_history_and_count(service: Service, client_of: Callable[..., Any]) -> None:
+    moment = datetime(2026, 1, 31, tzinfo=timezone(timedelta(hours=8)))
+    with client_of(service.url, api_key="sr_1") as client:
+        sessions = client.sessions(tenant="acme", agents=["a", "b&c"], since=moment, limit=5)
+        assert (sessions.total, sessions.sessions[0].session_id, sessions.sessions[0].turns) == (7, "s", 2)
+        assert sessions.sessions[0].last == datetime(2026, 1, 31, 9, tzinfo=UTC)
+        history = client.history("a/b ?#%../证", roles=["user"], last=2, skip=1)
+        assert (history.turns[0].turn_index, history.total, history.left_out) == (3, 3, 2)
+        client.history("..")
+        counted = client.count("100% &=+", by="day")
+        assert (counted.turns, counted.times, counted.groups[0].day) == (2, 3, None)
+        client.sessions()
+    assert service.bodies == [
+        {"tenant": ["acme"], "agents": ["a", "b&c"], "since": ["2026-01-31T00:00:00+08:00"], "limit": ["5"]},
+        {"session_id": "a/b ?#%../证", "roles": ["user"], "last": ["2"], "skip": ["1"]},
+        {"session_id": ".."},
+        {"text": ["100% &=+"], "by": ["day"]},
+        {},
+    ]
+    assert service.keys == ["Bearer sr_1"] * 5
+
+
+def test_what_is_looked_for_is_in_no_error(service: Service, client_of: Callable[..., Any]) -> None:
+    service.first = [(422, {"error": "by: wrong"}, {})]
+    with client_of(service.url) as client:
+        with pytest.raises(InvalidRequest, match=r"/v1/count answered 422: by: wrong") as caught:
+            client.count("my secret")
+        assert "secret" not in str(caught.value)
+        for ask, reason in (
+            (lambda: client.history("\ud800"), "session_id: holds a lone surrogate"),
+            (lambda: client.count("\ud800"), "text: holds a lone surrogate"),
+            (lambda: client.sessions(agents="a"), "agents: a list is due"),
+        ):
+            with pytest.raises(InvalidRequest, match=reason):
+                ask()
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,32 @@ def test_recall_from_a_file_answers_each_line(running: Cli, tmp_path: Path) -> N
     assert [[hit["turn_index"] for hit in answer["hits"]] for answer in answers] == [[0], [1], []]
 
 
+def test_sessions_history_and_count_follow_what_is_pushed_revised_and_forgotten(running: Cli) -> None:
+    events = [
+        event("the kiln is hot", tenant="history", turn_index=0, created_at="2026-01-31T23:59:59-02:00"),
+        event("窑很热，the KILN too", tenant="history", turn_index=1, session_id="会话/2"),
+        event("kiln of somebody else", tenant="history too"),
+    ]
+    running.push(events)
+    running.push([event("the kiln is cold", tenant="history", turn_index=0, created_at="2026-01-31T23:59:59-02:00")])
+    assert running.run("drain").code == 0
+
+    def said(*args: str) -> Any:
+        result = running.run(*args, "--tenant", "history", "--json")
+        assert result.code == 0, result.out + result.err
+        return result.json
+
+    assert {one["session_id"]: one["turns"] for one in said("sessions")["sessions"]} == {"s1": 1, "会话/2": 1}
+    assert [turn["content"] for turn in said("history", "--session", "s1")["turns"]] == ["the kiln is cold"]
+    counted = said("count", "kiln", "--by", "day")
+    assert counted["groups"] == [{"day": "2026-02-01", "turns": 1, "times": 1}, {"day": None, "turns": 1, "times": 1}]
+    assert said("count", "hot")["turns"] == 0
+    assert running.run("forget", "--tenant", "history", "--session", "会话/2", "--yes").code == 0
+    assert said("count", "kiln")["turns"] == said("sessions")["total"] == 1
+    shown = running.run("history", "--tenant", "history", "--session", "会话/2")
+    assert (shown.code, "has no turns of session 会话/2" in shown.out) == (0, True)
+
+
 def test_the_answer_names_its_models_shows_a_context_block_and_explains(running: Cli) -> None:
     running.push([event("the ferry leaves at seven", tenant="explain", speaker="Ada")])
     assert running.run("drain").code == 0

@@ -91,3 +91,10 @@ def test_a_candidate_without_a_vector_gets_the_lowest_cosine_of_the_others() -> 
 
 def test_an_empty_pool_has_no_features() -> None:
     assert list(features_of("a", Pool(dense={}), WordCounts()).turns) == []
+
+
+def test_a_turn_is_the_question_whatever_its_case_width_and_white_space_but_not_a_part_of_it() -> None:
+    found = features_of(
+        "Ｗhich  Port?", pool_of(chunk(1, "which port?\n"), chunk(2, "which port? the old one")), WordCounts()
+    )
+    assert found.same.tolist() == [True, False]

@@ -21,6 +21,7 @@ def features(
     chars: Sequence[int] | None = None,
     previous: dict[int, int] | None = None,
     following: dict[int, int] | None = None,
+    same: int | None = None,
 ) -> Features:
     """Turns t0, t1, …"""
     count = len(cosine if cosine is not None else bm25 or [])
@@ -37,6 +38,7 @@ def features(
         chars=np.array(chars if chars is not None else [100] * count),
         previous=before,
         following=after,
+        same=np.arange(count) == (-1 if same is None else same),
     )
 
 
@@ -50,6 +52,21 @@ def scores(hits: Sequence[Ranked]) -> dict[str, float]:
 
 def hit(turn: str, score: float) -> Ranked:
     return Ranked(turn, f"{turn}#0", score, {})
+
+
+def test_a_turn_that_is_the_question_stands_before_its_like_whatever_stands_around_them() -> None:
+    cosine = [1.0, 0.98, 0.99, 0.97, 0.2]
+    around = {2: 0, 3: 2}
+    assert order(first_stage(features(cosine, previous=around, same=None)))[0] == "t2"
+    found = first_stage(features(cosine, previous=around, same=0))
+    assert order(found)[0] == "t0"
+    assert found[0].parts["same"].scaled == 1.0
+    assert all("same" not in one.parts for one in found[1:])
+
+
+def test_only_as_many_as_are_asked_for_are_worked_out() -> None:
+    whole = first_stage(features([0.9, 0.5, 0.1], [0.0, 12.0, 3.0]))
+    assert first_stage(features([0.9, 0.5, 0.1], [0.0, 12.0, 3.0]), best=2) == whole[:2]
 
 
 def test_the_score_is_the_sum_of_the_standard_scores_on_0_to_1() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from threading import Event
 from types import FrameType
@@ -10,6 +11,9 @@ import click
 
 from producers.terminal import DONE, Terminal, command, examples
 from workers.queues import connect, use_prefix
+
+NICENESS = 5
+"""Of workers: somebody waits for a recall, and nobody for the moment at which a turn is embedded."""
 
 
 @command(short_help="Run the intake: stream to ingest jobs.", epilog=examples("scope-recall intake"))
@@ -38,6 +42,7 @@ def intake(terminal: Terminal, name: str) -> int:
 @click.option("--maintenance", is_flag=True, help="Take maintenance jobs instead of ingest jobs.")
 def worker(terminal: Terminal, name: str, maintenance: bool) -> int:
     """Take jobs until SIGTERM or Ctrl-C: live turns first, then backfill. Several may run."""
+    os.nice(NICENESS)
     use_prefix(terminal.settings)
     from workers.worker import run_worker
 

@@ -18,6 +18,7 @@ from sqlalchemy.engine import Connection, Engine, RowMapping
 from workers.stores.api_keys import ApiKeys
 from workers.stores.chunk_rows import ChunkRows
 from workers.stores.engine import open_engine, reading, scrub, snapshot, write_transaction
+from workers.stores.history import History
 from workers.stores.imports import Imports
 from workers.stores.locks import StoreLocks
 from workers.stores.maintenance_runs import MaintenanceRuns
@@ -80,6 +81,7 @@ class Catalog:
         self.probes = Probes(engine)
         self.runs = MaintenanceRuns(engine)
         self.api_keys = ApiKeys(engine)
+        self.history = History(engine)
 
     @classmethod
     def open(cls, location: str | Path, *, create: bool = False) -> Catalog:
@@ -211,7 +213,7 @@ def _stored_chunk(row: RowMapping) -> StoredChunk:
         turn=scoped_turn(row),
         turn_index=row["turn_index"],
         speaker=row["speaker"],
-        metadata=json.loads(row["metadata"]),
+        metadata=json.loads(metadata) if (metadata := row["metadata"]) != "{}" else {},
         turn_chars=row["turn_chars"],
         text=row["text"].strip(),  # a span also holds the white space around its text
         chunk_index=row["chunk_index"],

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from workers.stores.terms import search_text
 
 KEY = "vector_id"
+TURN = "turn_key"
 VECTOR = "vector"
 TERMS = "terms"
 """Indexed by full-text search; made of `VectorRow.text` by `workers.stores.terms`."""

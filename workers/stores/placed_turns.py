@@ -86,7 +86,7 @@ def scoped_turn(row: RowMapping) -> ScopedTurn:
         agent_id=row["agent_id"],
         role=row["role"],
         source=row["source"],
-        tags=tuple(json.loads(row["tags"])),
+        tags=tuple(json.loads(tags)) if (tags := row["tags"]) != "[]" else (),
         created_at_us=row["created_at_us"],
         turn_index=row["turn_index"],
     )

@@ -22,10 +22,6 @@ MAX_QUESTION_TERMS = 512
 """Terms of a question that are searched; a pasted file holds more than help."""
 MAX_QUESTION_CHARS = 32_768
 """Characters of a question that are looked at; enough for `MAX_QUESTION_TERMS` of any text."""
-FUNCTION_WORD_WEIGHT = 0.3
-"""Function words still find, but weigh less: R@5 on agent_claude_code_en rose from .38 to .47, on memorybank_en from
-.63 to .69. Leaving them out instead cost a tenth of R@50, since turns that share nothing else are lost."""
-
 # Blocks of scripts that put no spaces between words (https://www.unicode.org/Public/UNIDATA/Blocks.txt):
 # Han, kana, Thai and Lao, Burmese, hangul jamo, Khmer, hangul.
 _UNSPACED = (

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from workers.stores.chunk_rows import KeyRange
 from workers.stores.lance_connection import WRITER_CACHE, LanceConnection
 from workers.stores.lance_filter import any_of, quoted
-from workers.stores.lance_schema import KEY
+from workers.stores.lance_schema import KEY, TURN
 from workers.stores.space import Space
 
 
@@ -42,7 +42,7 @@ class VectorRepair:
     def turn_keys(self, space: Space, vector_ids: Sequence[str]) -> set[str]:
         """Whose rows these are."""
         where = any_of(KEY, vector_ids)
-        found: list[str] = self._lance.read(space, lambda table: _column(table, "turn_key", where), [])
+        found: list[str] = self._lance.read(space, lambda table: _column(table, TURN, where), [])
         return set(found)
 
     def delete(self, space: Space, vector_ids: Sequence[str]) -> None:
@@ -70,6 +70,6 @@ class VectorRepair:
 
 def _column(table: Any, name: str, where: str) -> list[str]:
     # Both columns: an index could answer for the key alone, and a broken data file would not be noticed.
-    query = table.search().select([KEY, "turn_key"])
+    query = table.search().select([KEY, TURN])
     values: list[str] = (query.where(where) if where else query).to_arrow()[name].to_pylist()
     return values

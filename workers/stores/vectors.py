@@ -21,11 +21,11 @@ from workers.stores.lance_erasure import NO_ROW, drop_history, erase_rows
 from workers.stores.lance_files import superseded_bytes
 from workers.stores.lance_filter import any_of, scope_filter, selection_filter
 from workers.stores.lance_indexes import IndexFigures, IndexKind, build, index_figures, with_search
-from workers.stores.lance_schema import KEY, TERMS, VECTOR, VectorRow, to_arrow
+from workers.stores.lance_schema import KEY, TERMS, TURN, VECTOR, VectorRow, to_arrow
 from workers.stores.scope import Scope
 from workers.stores.selection import Selection
 from workers.stores.space import Space
-from workers.stores.terms import FUNCTION_WORD_WEIGHT, question_terms
+from workers.stores.terms import question_terms
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Candidate:
     """A chunk that a search found; higher scores are better, on the scale of the search that gave it."""
 
     vector_id: str
+    turn_key: str
     score: float
 
 
@@ -109,15 +110,15 @@ class VectorStore:
         if not current:
             return
         wanted = dict(current)
-        columns = [KEY, "turn_key", "content_hash"]
+        columns = [KEY, TURN, "content_hash"]
 
         def look_up(table: Any) -> list[dict[str, str]]:
-            rows: list[dict[str, str]] = _all_rows(table, any_of("turn_key", wanted), columns).to_pylist()
+            rows: list[dict[str, str]] = _all_rows(table, any_of(TURN, wanted), columns).to_pylist()
             return rows
 
         found: list[dict[str, str]] = self._lance.read(space, look_up, [])
         # Looked up first, since most often nothing is stale, and each delete commits a version.
-        stale = [row[KEY] for row in found if row["content_hash"] != wanted[row["turn_key"]]]
+        stale = [row[KEY] for row in found if row["content_hash"] != wanted[row[TURN]]]
         if stale:
             self._lance.write(space, lambda table: table.delete(any_of(KEY, stale)))
 
@@ -140,11 +141,8 @@ class VectorStore:
         def search(table: Any) -> list[Candidate]:
             query = table.search(vector, vector_column_name=VECTOR).distance_type("cosine")
             query = query.bypass_vector_index() if exact else with_search(query, how, limit)
-            found = query.where(where, prefilter=True).select([KEY, "_distance"]).limit(limit).to_arrow()
-            return [
-                Candidate(key, 1.0 - distance)
-                for key, distance in zip(found[KEY].to_pylist(), found["_distance"].to_pylist(), strict=True)
-            ]
+            found = query.where(where, prefilter=True).select([KEY, TURN, "_distance"]).limit(limit).to_arrow()
+            return _candidates(found, 1.0 - found["_distance"].to_numpy())
 
         return self._lance.read(space, search, []) if limit > 0 else []
 
@@ -154,17 +152,15 @@ class VectorStore:
         A word's weight comes from the whole table, as in Lucene: a word that other tenants use often counts for less.
         """
         content, function = question_terms(query)
-        if limit <= 0 or not (content or function):
+        words = content or function  # a match on function words alone is one on nearly every text
+        if limit <= 0 or not words:
             return []
         where = scope_filter(scope)
 
         def search(table: Any) -> list[Candidate]:
-            builder = table.search(_match(content, function), query_type="fts")
-            found = builder.where(where, prefilter=True).select([KEY, "_score"]).limit(limit).to_arrow()
-            return [
-                Candidate(key, score)
-                for key, score in zip(found[KEY].to_pylist(), found["_score"].to_pylist(), strict=True)
-            ]
+            builder = table.search(_match(words), query_type="fts")
+            found = builder.where(where, prefilter=True).select([KEY, TURN, "_score"]).limit(limit).to_arrow()
+            return _candidates(found, found["_score"].to_numpy())
 
         return self._lance.read(space, search, [])
 
@@ -282,11 +278,12 @@ def _all_rows(table: Any, where: str | None, columns: list[str]) -> Any:
     return (query.where(where) if where else query).to_arrow()
 
 
-def _match(content: list[str], function: list[str]) -> Any:
-    """A match query, never a raw string: quotes in a raw one are parsed as a phrase query and fail."""
-    from lancedb.query import BooleanQuery, MatchQuery, Occur
+def _candidates(found: Any, scores: NDArray[np.float32]) -> list[Candidate]:
+    return list(map(Candidate, found[KEY].to_pylist(), found[TURN].to_pylist(), scores.tolist()))
 
-    if not content or not function:
-        return MatchQuery(" ".join(content or function), TERMS)
-    weak = MatchQuery(" ".join(function), TERMS, boost=FUNCTION_WORD_WEIGHT)
-    return BooleanQuery([(Occur.SHOULD, MatchQuery(" ".join(content), TERMS)), (Occur.SHOULD, weak)])
+
+def _match(words: list[str]) -> Any:
+    """A match query, never a raw string: quotes in a raw one are parsed as a phrase query and fail."""
+    from lancedb.query import MatchQuery
+
+    return MatchQuery(" ".join(words), TERMS)
