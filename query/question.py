@@ -42,7 +42,7 @@ class Question:
     """Let one hit stand for those that say the same."""
     query_context: str = ""
     """What was said before the question, as lines; the end of it is read."""
-    query_context_weight: float = 0.5
+    query_context_weight: float = 0.3
     """As in the setting `query_context_weight`."""
     exclude_recent: tuple[Recent, ...] = ()
     """Turns that are not recalled, since the agent that asks still has them before it."""

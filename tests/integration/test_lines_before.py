@@ -23,7 +23,7 @@ from workers.stores.scope import Scope
 pytestmark = pytest.mark.integration
 
 ASKED = "and then?"
-TALK = "Ada: Is there a ferry to the island?\nBob: Yes, it leaves the harbour at noon.\nAda: " + ASKED
+TALK = "Ada: Is there a ferry to the island?\nBob: Yes, take the island ferry.\nAda: " + ASKED
 FERRY = "Off the ferry, take the island bus."
 OTHERS = [
     "My opera ticket is for a Thursday, row seven, right by an aisle.",
