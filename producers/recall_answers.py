@@ -30,6 +30,8 @@ class RecallOptions(TypedDict, total=False):
     tags: tuple[str, ...] | list[str]
     sources: tuple[str, ...] | list[str]
     exclude_sessions: tuple[str, ...] | list[str]
+    query_context: str
+    """What was said before the question, as lines; the end of it is read."""
     exclude_recent: Mapping[str, int]
     """By session, how many of its newest turns to leave out, since they are in the prompt anyway."""
     where: Mapping[str, Fact | list[Fact] | tuple[Fact, ...]]

@@ -142,7 +142,7 @@ class Recaller:
         # Loading is paid once by a process, so it is not taken out of the question's time.
         clock = Stopwatch(question.deadline_ms / 1000)
         with clock.stage("candidates"):
-            pool = search.gather(question.text, question.seen, question.wide)
+            pool = search.gather(question.text, question.seen, question.wide, question.in_context)
         with clock.stage("fusion"):
             features = features_of(question.text, pool, self._words)
             # Every candidate's place is worked out only for someone who asks about one.
@@ -196,7 +196,7 @@ class Recaller:
         by turn key, whatever time it takes: for a fit of the weights. Raises as `recall`."""
         models = self._current.models()
         search = CandidateSearch(self._catalog, self._vectors, models.space, models.embedder)
-        pool = search.gather(question.text, question.seen, question.wide)
+        pool = search.gather(question.text, question.seen, question.wide, question.in_context)
         features = features_of(question.text, pool, self._words)
         first = first_stage(features, weights_for(question.text), reranked)
         ranked, _ = self._rerank(models, question, first, pool, Stopwatch(NO_HURRY))

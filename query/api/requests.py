@@ -80,6 +80,11 @@ class RecallRequest(BaseModel):
                     "where": {"git.branch": ["main", "next"], "ok": True},
                     "k": 3,
                 },
+                {
+                    "query": "and what about the second one?",
+                    "query_context": "Ada: which ports does the first proxy use?\nBob: 8443 and 9443.",
+                    "tenant": "acme",
+                },
             ]
         },
     )
@@ -93,6 +98,8 @@ class RecallRequest(BaseModel):
     tags: Names = ()
     sources: Names = ()
     exclude_sessions: Names = ()
+    query_context: str = Field("", max_length=MAX_QUESTION_CHARS)
+    """What was said before the question, as lines; the end of it is read."""
     exclude_recent: Annotated[tuple[RecentTurns, ...], Field(strict=False, max_length=MAX_SESSIONS)] = ()
     """Sessions whose newest turns the asking agent still has before it."""
     where: dict[str, Fact | list[Fact]] = Field(default_factory=dict)
@@ -140,6 +147,8 @@ class RecallRequest(BaseModel):
             as_of=self.as_of,
             neighbours=settings.neighbours if self.neighbours is None else self.neighbours,
             fold=self.fold,
+            query_context=self.query_context,
+            query_context_weight=settings.query_context_weight,
             exclude_recent=tuple(Recent(one.session_id, one.turns) for one in self.exclude_recent),
         )
 

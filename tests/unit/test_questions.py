@@ -37,6 +37,7 @@ def test_a_line_can_name_every_filter_and_other_fields_are_not_looked_at(tmp_pat
         "exclude_recent": ["a:b:20", "live:1"],
         "where": {"git.branch": ["main", "next"], "n": 3, "gone": None},
         "code_languages": ["python"],
+        "query_context": "before",
     }
     ((query_id, question),) = read(tmp_path, json.dumps(GOOD | filters | {"evidence": [], "category": "c"}))
     scope = question.scope
@@ -48,6 +49,7 @@ def test_a_line_can_name_every_filter_and_other_fields_are_not_looked_at(tmp_pat
     assert scope.since is not None
     assert scope.until is not None
     assert question.exclude_recent == (Recent("a:b", 20), Recent("live", 1))
+    assert question.query_context == "before"
     assert question.as_of is not None
     assert question.seen.until == question.as_of + timedelta(microseconds=1)
 
@@ -80,6 +82,8 @@ def test_a_line_can_name_every_filter_and_other_fields_are_not_looked_at(tmp_pat
         ({"query": " "}, "query: empty"),
         ({"since": "soon"}, "--since 'soon': not a date"),
         ({"as_of": "soon"}, "--as-of 'soon': not a date"),
+        ({"query_context": ["before"]}, "query_context: a text is due, got ['before']"),
+        ({"query_contexts": "before"}, "did you mean query_context?"),
         ({"as_of": 5}, "as_of: a time as text is due, got 5"),
         ({"since": "2026-02-01", "until": "2026-01-01"}, "is not before until"),
     ],
