@@ -60,6 +60,15 @@ class RecentTurns(BaseModel):
     turns: int = Field(ge=1, le=MAX_RECENT)
 
 
+class TurnPlace(BaseModel):
+    """Where a turn stands in its conversation."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    session_id: Identifier
+    turn_index: int = Field(ge=0, le=MAX_TURN_INDEX)
+
+
 class RecallRequest(BaseModel):
     """The body of `POST /v1/recall`: the question, whose memory to search, and what to leave out."""
 
@@ -96,8 +105,11 @@ class RecallRequest(BaseModel):
     until: Moment | None = None
     k: int = Field(5, ge=1, le=MAX_WIDE)
     wide: int | None = Field(None, ge=1, le=MAX_WIDE)
+    """Candidate turns before reranking; never fewer than `k`."""
     deadline_ms: int | None = Field(None, ge=1, le=MAX_DEADLINE_MS)
     explain: bool = False
+    why: TurnPlace | None = None
+    """A turn to account for, whether it is a hit or not."""
     as_of: Moment | None = None
     min_score: float | None = Field(None, ge=0, le=1)
     recency_weight: float | None = Field(None, ge=0, le=1)
@@ -123,12 +135,13 @@ class RecallRequest(BaseModel):
             self.query,
             scope,
             k=self.k,
-            wide=self.wide or max(settings.wide, self.k),
+            wide=max(self.wide or settings.wide, self.k),
             deadline_ms=self.deadline_ms or settings.deadline_ms,
             explain=self.explain,
             recency=Recency(weight, self.half_life_days or settings.half_life_days),
             min_score=settings.min_score if self.min_score is None else self.min_score,
             as_of=self.as_of,
+            why=None if self.why is None else (self.why.session_id, self.why.turn_index),
             neighbours=settings.neighbours if self.neighbours is None else self.neighbours,
             fold=self.fold,
             exclude_recent=tuple(Recent(one.session_id, one.turns) for one in self.exclude_recent),

@@ -59,6 +59,7 @@ def test_a_recall_sends_every_option_and_gives_a_typed_answer(service: Service, 
             since=moment,
             k=3,
             fold=False,
+            why=("a", 7),
         )
         assert (answer.context, answer.hits[0].session_id, answer.hits[0].turn_index) == ("<port?>", "s", 3)
         assert answer.later == {"x": 1}, "a field of a later version is kept"
@@ -74,6 +75,7 @@ def test_a_recall_sends_every_option_and_gives_a_typed_answer(service: Service, 
             "since": "2026-01-31T00:00:00+00:00",
             "k": 3,
             "fold": False,
+            "why": {"session_id": "a", "turn_index": 7},
         },
         {"query": "bare"},
     ]
@@ -158,7 +160,13 @@ def test_each_refusal_is_told_by_what_it_is(
 
 def test_the_field_that_is_wrong_is_named(service: Service, client_of: Callable[..., Any]) -> None:
     with client_of(service.url) as client:
-        for options, field in (({"k": 0}, "k"), ({"sessions": "ops"}, "sessions"), ({"tenant": "\ud800"}, "tenant")):
+        for options, field in (
+            ({"k": 0}, "k"),
+            ({"sessions": "ops"}, "sessions"),
+            ({"tenant": "\ud800"}, "tenant"),
+            ({"why": "s:1"}, "why"),
+            ({"exclude_recent": ["s"]}, "exclude_recent"),
+        ):
             with pytest.raises(InvalidRequest) as caught:
                 client.recall("port?", **options)
             assert caught.value.field == field
