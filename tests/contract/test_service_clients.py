@@ -234,7 +234,7 @@ def test_a_service_that_is_away_is_named_with_what_to_do(client_of: Callable[...
         assert time.monotonic() - started < 2
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8420", "ftp://host", "http://", "http://user:hunter2@", "http://[::1"])
+@pytest.mark.parametrize("url", ["127.0.0.1:8420", "ftp://host", "http://", "http://user:hunter2@", "http://[::1", ""])
 def test_a_url_or_key_that_cannot_be_right_is_refused_at_once(url: str) -> None:
     for make in (RecallClient, AsyncRecallClient, Producer, AsyncProducer):
         with pytest.raises(UsageError) as caught:
@@ -243,6 +243,20 @@ def test_a_url_or_key_that_cannot_be_right_is_refused_at_once(url: str) -> None:
         with pytest.raises(UsageError, match="api_key") as caught:
             make("http://127.0.0.1:8420", api_key="hunter2\n")
         assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e12, 0, -1, float("nan"), "soon"])
+def test_a_time_that_nobody_can_wait_is_refused(client_of: Callable[..., Any], service: Service, timeout: Any) -> None:
+    with client_of(service.url) as client, pytest.raises(UsageError, match=r"timeout = .*: seconds above 0 are due"):
+        client.recall("port?", timeout=timeout)
+
+
+def test_a_closed_client_says_so(client_of: Callable[..., Any], service: Service) -> None:
+    with client_of(service.url) as client:
+        client.recall("port?")
+        client.close()
+        with pytest.raises(UsageError, match="this client is closed"):
+            client.recall("port?")
 
 
 def test_many_threads_share_one_client(service: Service) -> None:
