@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 from producers.errors import UsageError
 from producers.events import MAX_TURN_INDEX, Identifier, Role, TurnEvent
 from producers.settings import Settings
-from query.counting import MAX_TEXT_CHARS, By
+from query.counting import By
 from query.history import MAX_SESSIONS as MOST_SESSIONS
 from query.history import MAX_TURNS as MOST_TURNS
 from query.history import SESSIONS_SHOWN
@@ -25,6 +25,8 @@ MAX_WIDE = 1000
 """As in the `wide` setting."""
 MAX_DEADLINE_MS = 600_000
 """A caller that would wait longer than ten minutes has a wrong number there."""
+MAX_COUNTED_CHARS = 4000
+"""Of a text in a URL, where a character takes up to twelve bytes: the server reads 64 KiB of a request's head."""
 MAX_TURNS = 1000
 """Turns in one body: what is validated at once."""
 _NUMBER = re.compile(r"\s*[-+]?[\d._]+(?:[eE][-+]?\d+)?\s*")
@@ -219,7 +221,7 @@ class HistoryQuery(_Asked):
 class CountQuery(_Asked):
     """The query string of `GET /v1/count`."""
 
-    text: str = Field(min_length=1, max_length=MAX_TEXT_CHARS, examples=["timeout"])
+    text: str = Field(min_length=1, max_length=MAX_COUNTED_CHARS, examples=["timeout"])
     """What is said: no pattern, whatever its case and width."""
     sessions: tuple[Identifier, ...] = ()
     agents: tuple[Identifier, ...] = ()

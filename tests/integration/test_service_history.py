@@ -95,6 +95,7 @@ def test_a_long_session_comes_in_answers_of_bounded_size(client: TestClient, mon
         ("/v1/count", {}, "text: missing"),
         ("/v1/count", {"text": ""}, "text: string should have at least 1 character"),
         ("/v1/count", {"text": "a\0"}, "text: holds a NUL"),
+        ("/v1/count", {"text": "x" * 4001}, "text: string should have at most 4000 characters"),
         ("/v1/count", {"text": "x", "by": "week"}, "by: input should be 'day' or 'session'"),
         ("/v1/count", {"text": "x", "since": "2026-01-31T09:00:00"}, "since: '2026-01-31T09:00:00' has no time zone"),
         ("/v1/count", {"text": "x", "since": "20260131"}, "since: a time as text is due"),
