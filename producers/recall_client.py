@@ -43,7 +43,7 @@ TIMEOUT = 30.0
 FORGET_TIMEOUT = 600.0
 """Erasing searches every file afterwards."""
 RETRIES = 2
-LISTS = frozenset({"sessions", "agents", "roles", "tags", "sources", "exclude_sessions"})
+LISTS = frozenset({"sessions", "agents", "roles", "tags", "sources", "exclude_sessions", "code_languages"})
 
 
 class RecallClient:
@@ -249,9 +249,13 @@ def _plain(name: str, value: Any) -> Any:
         if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
             raise _wrong(name, "a list", value)
         return list(value)
+    if name == "where":
+        if not isinstance(value, Mapping):
+            raise _wrong(name, "a mapping of keys to values", value)
+        return dict(value)
     if name == "exclude_recent":
         if not isinstance(value, Mapping):
-            raise _wrong(name, "the number of turns by session", value)
+            raise _wrong(name, "a mapping of sessions to numbers of turns", value)
         return [{"session_id": session, "turns": turns} for session, turns in value.items()]
     if name == "why":
         if not isinstance(value, tuple | list) or len(value) != 2:

@@ -119,6 +119,7 @@ class Settings(BaseSettings):
     )
     recency_weight: float = Field(0.0, ge=0, le=1, description="How much of a score is how recent a turn is.")
     half_life_days: float = Field(30.0, gt=0, description="Age at which being recent counts half.")
+    query_context_weight: float = Field(0.3, ge=0, le=1, description="What the lines before a question count for.")
     neighbours: int = Field(0, ge=0, le=10, description="Turns shown before and after each hit in the context block.")
     context_chars: int = Field(8000, ge=100, description="Largest context block, in characters.")
     context_tokens: int | None = Field(None, ge=100, description="Largest context block, in estimated tokens.")

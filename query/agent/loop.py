@@ -17,6 +17,7 @@ from producers.client import Producer
 from producers.errors import ModelAway, ScopeRecallError
 from producers.events import Role, TurnEvent, parse_event
 from producers.prompt_template import PromptTemplate
+from producers.said_before import said_before
 from producers.settings import Settings
 from query.agent.answer_reader import Piece
 from query.agent.memory import Memory, Recalled
@@ -86,7 +87,8 @@ class Chat:
         exchange = Exchange(event.content, index)
         exchange.question_stored = self._store(event, exchange)
         try:
-            exchange.recalled = self._memory.recall(question, history.reach + 1)
+            before = said_before(history.turns)
+            exchange.recalled = self._memory.recall(question, before, held=history.reach + 1)
             display.recalled(exchange.recalled)
             self._answer(exchange, history.turns, display)
         except KeyboardInterrupt:

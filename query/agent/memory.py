@@ -77,18 +77,18 @@ class Memory:
     def __exit__(self, *_: object) -> None:
         self._leave_service()
 
-    def recall(self, text: str, held: int) -> Recalled:
-        """What is known about `text`, without the live session's `held` newest turns, which the prompt holds.
+    def recall(self, text: str, before: str = "", *, held: int) -> Recalled:
+        """What is known about `text`, said after the lines `before`, without the live session's `held` newest turns.
 
-        Those still on their way are not counted where it is recalled, so that as many older ones are left out as well.
-        Never raises: what went wrong is in `degraded`.
+        The prompt holds those. One that is still on its way is not counted where it is recalled, so that an older one
+        is left out in its place. Never raises: what went wrong is in `degraded`.
         """
         text = text[:QUERY_CHARS]
         troubles: list[str] = []
         is_named = self._settings.service_url is not None
         if self._service is not None:
             try:
-                return self._by_service(self._service, text, held)
+                return self._by_service(self._service, text, before, held)
             except ScopeRecallError as error:
                 hint = " (SCOPE_RECALL_SERVICE_API_KEY)" if isinstance(error, ServiceRefused) else ""
                 troubles.append(f"{error}{hint}; " + ("nothing was recalled" if is_named else "this process recalls"))
@@ -96,22 +96,24 @@ class Memory:
             return Recalled(degraded=troubles)
         self._leave_service()  # away, or without a key: this process does it from now on, and nobody waits again
         try:
-            return self._in_process(text, held, troubles)
+            return self._in_process(text, before, held, troubles)
         except NotReady:
             return Recalled(degraded=troubles)  # nothing has been stored yet
         except ScopeRecallError as error:
             return Recalled(degraded=[*troubles, f"nothing was recalled: {error}"])
 
-    def _by_service(self, service: RecallClient, text: str, held: int) -> Recalled:
+    def _by_service(self, service: RecallClient, text: str, before: str, held: int) -> Recalled:
         seconds = self._settings.deadline_ms / 1000 + SERVICE_RESERVE
         options = RecallOptions(exclude_recent={self._session: held}, k=self._k, deadline_ms=self._settings.deadline_ms)
         if self._tenant is not None:
             options["tenant"] = self._tenant
+        if before:
+            options["query_context"] = before
         answer = service.recall(text, timeout=seconds if self._has_answered else LOADING_SECONDS, **options)
         self._has_answered = True
         return Recalled(answer.context, answer.hits, answer.degraded, "service")
 
-    def _in_process(self, text: str, held: int, troubles: list[str]) -> Recalled:
+    def _in_process(self, text: str, before: str, held: int, troubles: list[str]) -> Recalled:
         settings = self._settings
         if self._recaller is None:
             self._recaller = Recaller.open(settings)
@@ -123,6 +125,8 @@ class Memory:
             settings.deadline_ms,
             recency=Recency(settings.recency_weight, settings.half_life_days),
             min_score=settings.min_score,
+            query_context=before,
+            query_context_weight=settings.query_context_weight,
             exclude_recent=(Recent(self._session, held),),
         )
         answer = self._recaller.recall(question)

@@ -91,8 +91,9 @@ def eval_(
     """Ingest TURNS in a scratch data dir, answer every question of QUERIES, and print the metrics with advice.
 
     TURNS: JSON lines {conversation_id, session_id, turn_index, role, content, speaker?, timestamp?}, or turn events
-    with their tenant. QUERIES: JSON lines {query_id, query, scope, evidence: [{session_id, turn_index}], category?};
-    the scope is a conversation id or a list of session ids, or a tenant in its place.
+    with their tenant. QUERIES: JSON lines {query_id, query, scope, evidence: [{session_id, turn_index}], category?,
+    query_context?}; the scope is a conversation id or a list of session ids, or a tenant in its place, and the context
+    is what was said before the question.
 
     With --compare, several settings answer the same questions: those of a recall (reranker, wide, deadline_ms) share
     one ingest, those that vectors are made with (embedder, chunk_tokens, …) get one each. Gains are over the settings
