@@ -10,7 +10,7 @@ import pytest
 from chat_server import ANSWER, ChatServer, chat_server
 from chatting import FACT, Quiet, ask, cli, pushed, run, stored
 from fake_service import Service
-from producers.api_file import API_FILE, write_api_file
+from producers.api_file import API_FILE, announce
 from producers.settings import Settings
 from stepped import Stepped, turn
 
@@ -89,8 +89,10 @@ def test_history_is_bounded_and_keeps_the_newest(live_settings: Settings, server
 def test_the_service_that_runs_is_asked_and_the_stores_are_left_alone(
     live_settings: Settings, server: ChatServer, service: Service
 ) -> None:
-    write_api_file(live_settings.data_dir, service.url)
+    held = announce(live_settings.data_dir, service.url)
     result = run(live_settings, server, "--once", "port?", "--session", "s1", "-k", "3", "--json")
+    assert held is not None
+    held.close()
     assert (result.code, result.json["recalled_by"]) == (0, "service"), result.err
     assert result.json["recalled"][0]["session_id"] == "s"
     asked = {"query": "port?", "tenant": "default", "exclude_sessions": ["s1"], "k": 3, "deadline_ms": 5000}
@@ -107,9 +109,11 @@ def test_when_the_service_cannot_this_process_recalls_itself(
     system: Stepped, server: ChatServer, service: Service, first: Any, reason: str
 ) -> None:
     system.store(turn(FACT))
-    write_api_file(system.settings.data_dir, service.url)
+    held = announce(system.settings.data_dir, service.url)
     service.first = [first]
     one, two = ask(system.settings, server, "who is my dentist?", "and when?")
+    assert held is not None
+    held.close()
     assert (one.recalled.by, two.recalled.by) == ("process", "process")
     assert reason in one.recalled.degraded[0]
     assert list(two.recalled.degraded) == [], "it is said once"
