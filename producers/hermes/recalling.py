@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from producers.errors import RetryableError, ScopeRecallError, ServiceAway, ServiceRefused, UsageError
+from producers.errors import RetryableError, ScopeRecallError, ServiceAway, ServiceLate, ServiceRefused, UsageError
 from producers.hermes.identity import Memory
 from producers.hermes.pause import Pause, log
 from producers.hermes.redaction import redacted
@@ -35,13 +35,15 @@ _PROBE = {"query": "warm up", "k": 1}
 class Recalling:
     """Recall for one session. Thread-safe, as far as its fields are replaced and not changed."""
 
-    def __init__(self, service: Service, memory: Memory, *, k: int, min_score: float, redact: bool) -> None:
+    def __init__(
+        self, service: Service, memory: Memory, pause: Pause, *, k: int, min_score: float, redact: bool
+    ) -> None:
         self._service = service
         self._memory = memory
         self._k = k
         self._min_score = min_score
         self._redact = redact
-        self._pause = Pause("recall before a turn")
+        self._pause = pause
         self._knows_recent = True
         """The service knows the field `exclude_recent`."""
         self.in_context: Mapping[str, int] = {}
@@ -58,7 +60,7 @@ class Recalling:
         try:
             answer = self.ask(query, seconds)
         except (ScopeRecallError, RuntimeError) as error:  # RuntimeError: no thread can be started
-            self._pause.failed(error, error.retry_after if isinstance(error, ServiceAway) else None)
+            self._pause.failed(error, _patience(error))
             return ""
         self._pause.succeeded()
         context = answer.get("context")
@@ -90,8 +92,8 @@ class Recalling:
             log.debug("warming up: %s", error)
 
     def look_again(self, seconds: float) -> None:
-        """Where the service was away or late: whether it answers in time now, asked while nobody waits."""
-        if self._pause.failing:
+        """Where the service is left alone: whether it is there now, asked while nobody waits."""
+        if self._pause.on:
             try:
                 self._service.ask("/v1/recall", self._memory.scope() | _PROBE, seconds)
             except ScopeRecallError:
@@ -101,6 +103,13 @@ class Recalling:
     def _left_out(self) -> dict[str, Any]:
         recent = [{"session_id": session, "turns": turns} for session, turns in self.in_context.items()]
         return {"exclude_recent": recent} if recent else {}
+
+
+def _patience(error: Exception) -> float | None:
+    """How long to leave the service alone. One that is late is there: the next turn asks again, within its budget."""
+    if isinstance(error, ServiceLate):
+        return 0.0
+    return error.retry_after if isinstance(error, ServiceAway) else None
 
 
 def bounded(block: str, limit: int = MAX_BLOCK_CHARS) -> str:
