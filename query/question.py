@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from producers.errors import UsageError
+from query.query_context import InContext, in_context
 from query.recency import NO_RECENCY, Recency
 from query.recent import Recent
 from workers.stores.placed_turns import Place
@@ -39,6 +40,10 @@ class Question:
     """Turns before and after each hit that the context block shows too."""
     fold: bool = True
     """Let one hit stand for those that say the same."""
+    query_context: str = ""
+    """What was said before the question, as lines; the end of it is read."""
+    query_context_weight: float = 0.3
+    """As in the setting `query_context_weight`."""
     exclude_recent: tuple[Recent, ...] = ()
     """Turns that are not recalled, since the agent that asks still has them before it."""
 
@@ -47,6 +52,9 @@ class Question:
             raise UsageError("query: empty; ask something")
         if len(self.text) > MAX_QUESTION_CHARS:
             raise UsageError(f"query: {len(self.text):,} characters, over the limit of {MAX_QUESTION_CHARS:,}")
+        if len(self.query_context) > MAX_QUESTION_CHARS:
+            length = f"{len(self.query_context):,} characters, over the limit of {MAX_QUESTION_CHARS:,}"
+            raise UsageError(f"query_context: {length}; give the last lines, since only the end is read")
         if not 1 <= self.k <= self.wide:
             raise UsageError(f"k = {self.k}: must be from 1 to the wide pass of {self.wide}; raise --wide for more")
         if not 0 <= self.min_score <= 1:
@@ -55,6 +63,11 @@ class Question:
             raise UsageError(f"neighbours = {self.neighbours}: must be from 0 to {MAX_NEIGHBOURS}")
         if self.as_of is not None and self.as_of.tzinfo is None:
             raise UsageError(f"as_of: {self.as_of.isoformat()} has no time zone; add an offset, such as Z or +08:00")
+
+    @property
+    def in_context(self) -> InContext | None:
+        """The question with the lines before it, if they add something."""
+        return in_context(self.text, self.query_context, self.query_context_weight)
 
     @property
     def seen(self) -> Scope:

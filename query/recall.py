@@ -8,9 +8,7 @@ answer then says so in `degraded`.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -30,6 +28,7 @@ from query.passages import passages_of
 from query.question import Question
 from query.ranking import Features, Ranked, blend, first_stage, weights_for
 from query.recency import by_recency
+from query.stopwatch import Stopwatch
 from query.why import Run, Why, why
 from query.words import WordCounts
 from workers.stores.catalog import Catalog, StoredChunk
@@ -143,7 +142,7 @@ class Recaller:
         # Loading is paid once by a process, so it is not taken out of the question's time.
         clock = Stopwatch(question.deadline_ms / 1000)
         with clock.stage("candidates"):
-            pool = search.gather(question.text, question.seen, question.wide)
+            pool = search.gather(question.text, question.seen, question.wide, question.in_context)
         with clock.stage("fusion"):
             features = features_of(question.text, pool, self._words)
             # Every candidate's place is worked out only for someone who asks about one.
@@ -197,7 +196,7 @@ class Recaller:
         by turn key, whatever time it takes: for a fit of the weights. Raises as `recall`."""
         models = self._current.models()
         search = CandidateSearch(self._catalog, self._vectors, models.space, models.embedder)
-        pool = search.gather(question.text, question.seen, question.wide)
+        pool = search.gather(question.text, question.seen, question.wide, question.in_context)
         features = features_of(question.text, pool, self._words)
         first = first_stage(features, weights_for(question.text), reranked)
         ranked, _ = self._rerank(models, question, first, pool, Stopwatch(NO_HURRY))
@@ -226,26 +225,6 @@ class Recaller:
                 "they keep their place in the fused order. Raise deadline_ms, or choose a faster reranker"
             )
         return blend(ranked, scores, weights_for(question.text)), reranker.name
-
-
-class Stopwatch:
-    """Times the stages of one recall and knows when it must be over."""
-
-    def __init__(self, seconds: float) -> None:
-        self._start = time.monotonic()
-        self.deadline = self._start + seconds
-        """A `time.monotonic()` value."""
-        self.timings: dict[str, float] = {}
-
-    def elapsed(self) -> float:
-        return time.monotonic() - self._start
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Record the milliseconds that the block took."""
-        start = time.monotonic()
-        yield
-        self.timings[name] = (time.monotonic() - start) * 1000
 
 
 def _said(pool: Pool) -> dict[str, datetime | None]:

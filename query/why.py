@@ -62,7 +62,7 @@ class Run:
 
 def why(place: Place, run: Run, catalog: Catalog) -> list[Why]:
     """One entry for each turn at the place (turns of two roles may share one); one that says so when there is none."""
-    found = catalog.turns_at([place], Scope(tenant=run.question.seen.tenant), LOOKED_AT_CHARS)
+    found = catalog.turns_at([place], Scope(tenant=run.question.seen.tenant), LOOKED_AT_CHARS, languages=True)
     if not found:
         reason = (
             f"tenant {run.question.seen.tenant} has no such turn: never pushed, still on its way (see `scope-recall "
@@ -105,6 +105,8 @@ def filters_against(turn: ScopedTurn, scope: Scope) -> list[str]:
         "agents": Scope(scope.tenant, agents=scope.agents),
         "roles": Scope(scope.tenant, roles=scope.roles),
         "tags": Scope(scope.tenant, tags=scope.tags),
+        "where": Scope(scope.tenant, where=scope.where),
+        "code_languages": Scope(scope.tenant, code_languages=scope.code_languages),
         "sources": Scope(scope.tenant, sources=scope.sources),
         "exclude_sessions": Scope(scope.tenant, exclude_sessions=scope.exclude_sessions),
         "exclude_recent": Scope(scope.tenant, before_turns=scope.before_turns),

@@ -39,6 +39,7 @@ def row(number: int, text: str = "hello world", **fields: Any) -> VectorRow:
         "kind": "prose",
         "language": None,
         "text": text,
+        "facts": (),
     }
     if "vector" not in fields:
         plain["vector"] = unit_vector(number)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 
 from workers.stores.catalog import Catalog
+from workers.stores.scope import Scope
 from workers.stores.space import Space
 from workers.stores.vectors import VectorStore
 
@@ -36,6 +37,16 @@ class Completeness:
             self._next_look = now + LOOK_SECONDS
             self._said = self._look()
         return self._said
+
+    def filter_problem(self, scope: Scope) -> str | None:
+        """What `scope` cannot filter before ranking, for people. Raises `StoreUnavailable`."""
+        rows = self._vectors.without_facts(self._space) if scope.where else 0
+        if not rows:
+            return None
+        return (
+            f"where: {rows:,} rows of the vector table are from before metadata could be filtered by, and may take the "
+            "room of turns that match; `scope-recall maintain run reconcile` completes them, as the nightly run does"
+        )
 
     def _look(self) -> str | None:
         chunks = self._catalog.chunk_rows.settled(self._space)

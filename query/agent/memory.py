@@ -76,14 +76,14 @@ class Memory:
     def __exit__(self, *_: object) -> None:
         self._leave_service()
 
-    def recall(self, text: str) -> Recalled:
-        """What is known about `text`. Never raises: what went wrong is in `degraded`."""
+    def recall(self, text: str, before: str = "") -> Recalled:
+        """What is known about `text`, said after the lines `before`. Never raises: what went wrong is in `degraded`."""
         text = text[:QUERY_CHARS]
         troubles: list[str] = []
         is_named = self._settings.service_url is not None
         if self._service is not None:
             try:
-                return self._by_service(self._service, text)
+                return self._by_service(self._service, text, before)
             except ScopeRecallError as error:
                 hint = " (SCOPE_RECALL_SERVICE_API_KEY)" if isinstance(error, ServiceRefused) else ""
                 troubles.append(f"{error}{hint}; " + ("nothing was recalled" if is_named else "this process recalls"))
@@ -91,22 +91,24 @@ class Memory:
             return Recalled(degraded=troubles)
         self._leave_service()  # away, or without a key: this process does it from now on, and nobody waits again
         try:
-            return self._in_process(text, troubles)
+            return self._in_process(text, before, troubles)
         except NotReady:
             return Recalled(degraded=troubles)  # nothing has been stored yet
         except ScopeRecallError as error:
             return Recalled(degraded=[*troubles, f"nothing was recalled: {error}"])
 
-    def _by_service(self, service: RecallClient, text: str) -> Recalled:
+    def _by_service(self, service: RecallClient, text: str, before: str) -> Recalled:
         seconds = self._settings.deadline_ms / 1000 + SERVICE_RESERVE
         options = RecallOptions(exclude_sessions=[self._session], k=self._k, deadline_ms=self._settings.deadline_ms)
         if self._tenant is not None:
             options["tenant"] = self._tenant
+        if before:
+            options["query_context"] = before
         answer = service.recall(text, timeout=seconds if self._has_answered else LOADING_SECONDS, **options)
         self._has_answered = True
         return Recalled(answer.context, answer.hits, answer.degraded, "service")
 
-    def _in_process(self, text: str, troubles: list[str]) -> Recalled:
+    def _in_process(self, text: str, before: str, troubles: list[str]) -> Recalled:
         settings = self._settings
         if self._recaller is None:
             self._recaller = Recaller.open(settings)
@@ -114,7 +116,15 @@ class Memory:
         recency = Recency(settings.recency_weight, settings.half_life_days)
         wide = max(settings.wide, self._k)
         question = Question(
-            text, scope, self._k, wide, settings.deadline_ms, recency=recency, min_score=settings.min_score
+            text,
+            scope,
+            self._k,
+            wide,
+            settings.deadline_ms,
+            recency=recency,
+            min_score=settings.min_score,
+            query_context=before,
+            query_context_weight=settings.query_context_weight,
         )
         answer = self._recaller.recall(question)
         return Recalled(answer.context, answer.hits, [*troubles, *answer.degraded], "process")

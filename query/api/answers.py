@@ -98,7 +98,7 @@ class RecallAnswer(BaseModel):
                         | {"span": [0, 48], "score": 0.81, "confidence": 0.62, "vector_id": "5a0c…"}
                     ],
                     "context": "assistant, time unknown, session deploy-7 turn 1\nThe proxy listens on 8443 …",
-                    "embedder": "all-MiniLM-L6-v2",
+                    "embedder": "all-MiniLM-L6-v2+multilingual-e5-small",
                     "reranker": None,
                     "degraded": [],
                     "timings_ms": {"candidates": 12.1, "total": 40.2},

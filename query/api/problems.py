@@ -79,6 +79,8 @@ def _explain(item: dict[str, Any]) -> str:
         return f"{field}: unknown field; /openapi.json lists them"
     if item["type"] == "missing":
         return f"{field}: missing"
+    if item["type"] == "string_too_long":  # a size says it all, and the text may be what somebody said
+        return f"{field}: {len(item['input']):,} characters, over the limit of {item['ctx']['max_length']:,}"
     if item["type"] == "timezone_aware":
         return f"{field}: {_shorten(item['input'])} has no time zone; add an offset, such as Z or +08:00"
     message = item["msg"].removeprefix("Value error, ")

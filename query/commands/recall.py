@@ -20,12 +20,13 @@ from query.question import Question
 from query.recall import Answer, Recaller
 from query.recency import Recency
 from query.recent import Recent, parse_recent
+from workers.stores.facts import conditions_of, parse_condition
 from workers.stores.placed_turns import Place
 from workers.stores.scope import Scope
 
-LINE_LISTS = ("sessions", "agents", "roles", "tags", "sources", "exclude_sessions", "exclude_recent")
-LINE_FILTERS = ("tenant", "since", "until", "as_of", *LINE_LISTS)
-"""Filters that a line of --queries may name; its other fields, such as evidence, are not looked at."""
+LINE_LISTS = ("sessions", "agents", "roles", "tags", "sources", "exclude_sessions", "exclude_recent", "code_languages")
+LINE_FILTERS = ("tenant", "since", "until", "as_of", "query_context", "where", *LINE_LISTS)
+"""What a line of --queries may name beside its query; other fields, such as evidence, are not looked at."""
 ASKED_WITH_OPTIONS = frozenset(
     "k wide deadline_ms explain why min_score recency_weight half_life_days neighbours fold reranker embedder".split()
 )
@@ -42,6 +43,8 @@ NEARLY = 0.75
     epilog=examples(
         'scope-recall recall "which port does the proxy listen on?" --tenant acme',
         'scope-recall recall "上次部署失败的原因" --tenant acme --since 2026-01-01 -k 3 --json',
+        'scope-recall recall "why did the build fail?" --tenant acme --where git.branch=main --code-language python',
+        'scope-recall recall "and the second one?" --tenant acme --query-context "Which proxies are there? Two."',
         "scope-recall recall --queries questions.jsonl -k 10",
     ),
 )
@@ -51,10 +54,13 @@ NEARLY = 0.75
 @click.option("--session", "sessions", multiple=True, help="Only these sessions.")
 @click.option("--exclude-session", "exclude_sessions", multiple=True, help="None of these sessions.")
 @click.option("--exclude-recent", multiple=True, metavar="SESSION:N", help="Not the N newest turns of a session.")
+@click.option("--query-context", metavar="TEXT", help="What was said before the question; the end of it is read.")
 @click.option("--agent", "agents", multiple=True, help="Only these agents' turns.")
 @click.option("--role", "roles", multiple=True, type=click.Choice(get_args(Role)), help="Only these roles.")
 @click.option("--tag", "tags", multiple=True, help="Only turns with one of these tags.")
 @click.option("--source", "sources", multiple=True, help="Only turns from these sources.")
+@click.option("--where", multiple=True, metavar="KEY=VALUE", help="Only turns whose metadata says so: git.branch=main.")
+@click.option("--code-language", "code_languages", multiple=True, help="Only code in these languages: python.")
 @click.option("--since", help="Only turns said at or after this time: 2026-01-31 (UTC) or 2026-01-31T09:00:00+08:00.")
 @click.option("--until", help="Only turns said before this time.")
 @click.option("--min-score", type=click.FloatRange(0, 1), help="Leave out what is less sure to answer; 0.05 to 0.2.")
@@ -81,6 +87,7 @@ def recall(
     no_fold: bool,
     as_of: str | None,
     why: str | None,
+    query_context: str | None,
     exclude_recent: tuple[str, ...],
     **filters: Any,
 ) -> int:
@@ -100,20 +107,21 @@ def recall(
         "recency": Recency(settings.recency_weight, settings.half_life_days),
         "neighbours": settings.neighbours,
         "fold": not no_fold,
+        "query_context_weight": settings.query_context_weight,
     }
     if queries is not None:
-        others = {"as_of": as_of, "why": why, "exclude_recent": exclude_recent}
+        others = {"as_of": as_of, "why": why, "query_context": query_context, "exclude_recent": exclude_recent}
         given = sorted(name for name, value in {**filters, **others}.items() if value)
         if given:
-            raise UsageError(
-                f"recall --queries: {', '.join(given)} cannot be given here; each line names its own scope"
-            )
+            raise UsageError(f"recall --queries: {', '.join(given)} cannot be given here; each line names its own")
         answer_file(terminal, queries, sizes)
         return DONE
     if not filters["tenant"]:
         raise UsageError("recall: --tenant is missing; it names whose memory to search")
+    filters["where"] = tuple(map(parse_condition, filters["where"]))
     moments: dict[str, Any] = {"as_of": moment("as-of", as_of), "exclude_recent": parse_recent(exclude_recent)}
-    question = Question(query or "", scope_of(**filters), **sizes, **moments, why=place_of(why))
+    scope = scope_of(**filters)
+    question = Question(query or "", scope, **sizes, **moments, why=place_of(why), query_context=query_context or "")
     recaller = Recaller.open(settings)
     answer = recaller.recall(question)
     if terminal.json:
@@ -154,8 +162,9 @@ def read_questions(path: Path) -> Iterator[tuple[str, Question]]:
         try:
             query_id, query = row["query_id"], row["query"]
             scope, recent = _scope_of_line(row)
-            as_of = moment("as-of", _time_of_line(row, "as_of"))
-            question = Question(query, scope, as_of=as_of, exclude_recent=recent)
+            as_of = moment("as-of", _text_of_line(row, "as_of", "a time as text"))
+            before = _text_of_line(row, "query_context", "a text") or ""
+            question = Question(query, scope, as_of=as_of, exclude_recent=recent, query_context=before)
         except KeyError as error:
             raise UsageError(f"{path}, line {number}: {error.args[0]} is missing") from None
         except UsageError as error:
@@ -176,7 +185,7 @@ def _scope_of_line(row: dict[str, Any]) -> tuple[Scope, tuple[Recent, ...]]:
             raise UsageError(f"{name}: unknown field; did you mean {near[0]}?")
     if not isinstance(row["query"], str) or not isinstance(row["tenant"], str):
         raise UsageError("query and tenant are strings")
-    times = {name: _time_of_line(row, name) for name in ("since", "until")}
+    times = {name: _text_of_line(row, name, "a time as text") for name in ("since", "until")}
     lists = {}
     for name in LINE_LISTS:
         values = row.get(name) or ()
@@ -187,13 +196,14 @@ def _scope_of_line(row: dict[str, Any]) -> tuple[Scope, tuple[Recent, ...]]:
     if unknown:
         raise UsageError(f"roles: there is no role {unknown[0]!r}; there are {', '.join(get_args(Role))}")
     recent = parse_recent(lists.pop("exclude_recent"))
-    return scope_of(tenant=row["tenant"], since=times["since"], until=times["until"], **lists), recent
+    where = conditions_of({} if row.get("where") is None else row["where"])
+    return scope_of(tenant=row["tenant"], since=times["since"], until=times["until"], where=where, **lists), recent
 
 
-def _time_of_line(row: dict[str, Any], name: str) -> str | None:
+def _text_of_line(row: dict[str, Any], name: str, due: str) -> str | None:
     value = row.get(name)
     if not isinstance(value, str | None):
-        raise UsageError(f"{name}: a time as text is due, got {value!r}")
+        raise UsageError(f"{name}: {due} is due, got {value!r}")
     return value
 
 

@@ -35,6 +35,8 @@ class Reply:
     """(session_id, turn_index, score), best first."""
     degraded: list[str]
     total_ms: float
+    in_context: bool = False
+    """The lines before the question were read with it."""
 
     @property
     def turns(self) -> list[TurnRef]:
@@ -55,6 +57,11 @@ class Run:
     @property
     def ranked(self) -> dict[str, list[TurnRef]]:
         return {reply.query_id: reply.turns for reply in self.replies}
+
+    @property
+    def in_context(self) -> int:
+        """Questions that were read with the lines before them."""
+        return sum(reply.in_context for reply in self.replies)
 
     @property
     def degraded(self) -> Counter[str]:
@@ -84,9 +91,10 @@ def ask(
     replies = []
     embedder, reranker = "", None
     for question in track(questions):
-        answer = recaller.recall(as_asked(question, settings))
+        asked = as_asked(question, settings)
+        answer = recaller.recall(asked)
         embedder, reranker = answer.embedder, reranker or answer.reranker
-        replies.append(_reply(question, answer))
+        replies.append(_reply(question, asked, answer))
     return Run(variant, embedder, reranker, ingest, replies)
 
 
@@ -102,6 +110,8 @@ def as_asked(question: LabelledQuestion, settings: Settings) -> Question:
         deadline_ms=settings.deadline_ms if "deadline_ms" in settings.model_fields_set else PATIENT_MS,
         recency=Recency(settings.recency_weight, settings.half_life_days),
         min_score=settings.min_score,
+        query_context=question.query_context,
+        query_context_weight=settings.query_context_weight,
         fold=False,  # labels name turns, not what they say
     )
 
@@ -130,9 +140,10 @@ def results_paths(out: Path, variants: Sequence[Variant]) -> list[Path]:
     return found
 
 
-def _reply(question: LabelledQuestion, answer: Answer) -> Reply:
+def _reply(question: LabelledQuestion, asked: Question, answer: Answer) -> Reply:
     hits = [(hit.session_id, hit.turn_index, hit.score) for hit in answer.hits]
-    return Reply(question.judged.query_id, hits, answer.degraded, answer.timings_ms["total"])
+    in_context = asked.in_context is not None and not {"query_context", "dense"} & set(map(_leg, answer.degraded))
+    return Reply(question.judged.query_id, hits, answer.degraded, answer.timings_ms["total"], in_context)
 
 
 def _leg(line: str) -> str:

@@ -40,6 +40,8 @@ class LabelledQuestion:
     tenant: str
     sessions: tuple[str, ...]
     """Empty: all of the tenant."""
+    query_context: str = ""
+    """The lines before it."""
 
     @property
     def scored(self) -> bool:
@@ -115,6 +117,14 @@ def _check_questions(path: Path, asked: Iterable[tuple[int, dict[str, Any]]]) ->
             raise UsageError(f"{path}, line {number}: query: {length:,} characters, over {MAX_QUESTION_CHARS:,}")
         if row["query_id"] is None or isinstance(row["query_id"], (list, dict)):
             raise UsageError(f"{path}, line {number}: query_id: a text is due, got {row['query_id']!r}")
+        context = row.get("query_context")
+        if not isinstance(context, str | None):
+            raise UsageError(f"{path}, line {number}: query_context: a text is due, got {context!r}")
+        if len(context or "") > MAX_QUESTION_CHARS:
+            length = len(context or "")
+            raise UsageError(
+                f"{path}, line {number}: query_context: {length:,} characters, over {MAX_QUESTION_CHARS:,}"
+            )
         if not isinstance(row.get("category"), str | None):
             raise UsageError(f"{path}, line {number}: category: a text is due, got {row['category']!r}")
         if _has_surrogate(row["query"]) or _has_surrogate(str(row["query_id"])):
@@ -201,7 +211,7 @@ def _question(
     else:
         tenant, sessions = tenant_of[conversation_of[scope[0]]], tuple(scope)
     judged = Judged(str(row["query_id"]), _evidence(path, number, row), row.get("category"))
-    return LabelledQuestion(judged, row["query"], tenant, sessions)
+    return LabelledQuestion(judged, row["query"], tenant, sessions, row.get("query_context") or "")
 
 
 def _evidence(path: Path, number: int, row: dict[str, Any]) -> frozenset[TurnRef]:

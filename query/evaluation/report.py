@@ -58,6 +58,10 @@ def show(
             told = f"{run.ingest.note.chunks:,} chunks; {middle:.0f} ms a question (median), {slow:.0f} ms (p95)"
             used = f"; embedder {run.embedder}, reranker {run.reranker or 'none'}"
             terminal.say(told if len(runs) == 1 else f"{_front(runs, run)}{told}{used}")
+    if any(question.query_context for question in questions):
+        for run in runs:
+            read = f"{run.in_context} of {len(questions)} questions were read with the lines before them"
+            terminal.say(f"{_front(runs, run)}{read}")
     for run in runs:
         terminal.say(f"{_front(runs, run)}{silence(questions, run.ranked)}")
     _show_degraded(terminal, runs)
@@ -129,6 +133,7 @@ def _figures(run: Run) -> dict[str, Any]:
         "reranker": run.reranker,
         "turns": run.ingest.note.turns,
         "chunks": run.ingest.note.chunks,
+        "in_context": run.in_context,
         "p50_ms": None if middle is None else round(middle, 1),
         "p95_ms": None if slow is None else round(slow, 1),
         "degraded": dict(run.degraded),

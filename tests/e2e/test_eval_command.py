@@ -145,3 +145,22 @@ def test_an_interrupted_ingest_leaves_nothing_behind(cli: Cli, files: Path, tmp_
     assert stop(process) == 1
     assert [one.name for one in children if one.process and one.process.alive()] == []
     assert list(tmp_path.glob("scope-recall-*")) == []
+
+
+def test_the_lines_before_a_question_are_read_and_can_be_left_out(
+    cli: Cli, files: Path, compared: dict[str, Any]
+) -> None:
+    place = {"session_id": "en-1", "turn_index": THINGS.index("kettle")}
+    asked = {"query_id": "q", "query": "and then?", "scope": "en", "evidence": [place]}
+    talk = files / "talk.jsonl"
+    talk.write_text(json.dumps(asked | {"query_context": f"Ada: The kettle! A kettle?\nAda: {asked['query']}"}))
+    reused = ("--reuse", str(files / "kept"), "--compare", "alone:query_context_weight=0")
+    done = cli.run("eval", str(files / "turns.jsonl"), str(talk), *reused, "--json")
+    assert done.code == 0, done.out + done.err
+    read, alone = done.json["settings"]
+    assert (read["in_context"], alone["in_context"]) == (1, 0)
+    found = {one["name"]: one["groups"][0]["metrics"]["MRR"] for one in (read, alone)}
+    assert found["base"] == 1 > found["alone"]
+    shown = cli.run("eval", str(files / "turns.jsonl"), str(talk), *reused)
+    assert "base: 1 of 1 questions were read with the lines before them" in shown.out
+    assert "alone: 0 of 1 questions" in shown.out

@@ -101,6 +101,26 @@ def test_the_service_that_runs_is_asked_and_the_stores_are_left_alone(
     assert len(pushed(live_settings)) == 2
 
 
+def test_what_was_said_before_goes_with_the_next_question(
+    live_settings: Settings, server: ChatServer, service: Service
+) -> None:
+    held = announce(live_settings.data_dir, service.url)
+    ask(live_settings, server, "which ferries go?", "and the second one?")
+    assert [body.get("query_context") for body in service.bodies] == [
+        None, f"user: which ferries go?\nassistant: {ANSWER}",
+    ]  # fmt: skip
+    assert held is not None
+    held.close()
+
+
+def test_a_question_in_the_middle_of_a_talk_recalls_what_the_talk_is_about(system: Stepped, server: ChatServer) -> None:
+    fact = "My dentist is Dr. Wu, who is the dentist of us all."
+    others = ["An opera ticket for Thursday, row seven, aisle.", "Our printer needs a cartridge from a shop in town."]
+    system.store(*(turn(said, index, session_id=f"s{index}") for index, said in enumerate([*others, fact])))
+    _, second = ask(system.settings, server, "who is my dentist?", "and then?")
+    assert second.recalled.hits[0].content == fact
+
+
 @pytest.mark.parametrize(
     ("first", "reason"),
     [((401, {"error": "no key"}, {}), "answered 401: no key"), ((500, {"error": "oh"}, {}), "answered 500")],

@@ -39,6 +39,39 @@ def test_a_service_that_does_not_know_recent_turns_is_asked_without_the_sessions
     ]  # fmt: skip
 
 
+def test_a_service_that_does_not_know_the_lines_before_is_asked_without_them(
+    make_provider: Make, recall_service: FakeService
+) -> None:
+    def older(path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        newer = next((name for name in ("exclude_recent", "query_context") if name in body), None)
+        return (422, {"error": f"{newer}: unknown field; /openapi.json lists them"}) if newer else accept(path, body)
+
+    recall_service.answer = older
+    provider = make_provider()
+    provider.sync_turn("which ferries go", "two of them", session_id="s")
+    assert "said before" in provider.prefetch("and the second one")
+    assert "said before" in provider.prefetch("what about the harbour")
+    asked = recall_service.bodies("/v1/recall")
+    assert [sorted(body.keys() & {"exclude_recent", "query_context"}) for body in asked] == [
+        ["exclude_recent", "query_context"], ["query_context"], [], [],
+    ]  # fmt: skip
+
+
+def test_the_sessions_last_lines_go_with_the_question_as_they_were_pushed(
+    make_provider: Make, recall_service: FakeService
+) -> None:
+    provider = make_provider()
+    provider.prefetch("which ferries go")
+    provider.sync_turn(f"my key is {KEY}", "Noted.", session_id="s")
+    provider.sync_turn("somebody else's", "talk", session_id="other")
+    provider.prefetch("and the second one")
+    provider.on_session_switch("new", reset=True)
+    provider.prefetch("which ferries go")
+    assert [body.get("query_context") for body in recall_service.bodies("/v1/recall")] == [
+        None, "user: my key is [redacted sk- key]\nassistant: Noted.", None,
+    ]  # fmt: skip
+
+
 def test_the_question_is_redacted_scoped_and_within_the_budget(
     make_provider: Make, recall_service: FakeService
 ) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +158,7 @@ def test_a_vector_whose_turn_was_replaced_is_never_returned(memory: Memory) -> N
         kind="prose",
         language=None,
         vector=stale,
+        facts=(),
     )
     memory.vectors.upsert(memory.space, [ghost])
     assert contents(memory.ask("port 8080")) == ["the port is 9090"]
@@ -198,6 +201,7 @@ def test_recall_loads_the_model_that_made_the_vectors_when_the_settings_name_non
 
 
 TENANTS = ["a", "A", "o'brien", "x' OR '1'='1", "%", "_", "\\", "租户" * 64, "a%", "tenant\u00a0nbsp"]
+FENCES = ["", "\n\n```Python\nheron()\n```", "\n\n```sh\nheron\n```\n\n```python\nheron\n```"]
 SESSIONS = ["s", "s'", "s%", "会话", "s\\"]
 
 
@@ -207,7 +211,7 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Memory, list[TurnEv
     rng = random.Random(7)
     events = [
         turn(
-            "the heron waits by the weir",
+            f"the heron waits by the weir{rng.choice(FENCES)}",
             number,
             tenant=rng.choice(TENANTS),
             session_id=rng.choice(SESSIONS),
@@ -215,6 +219,7 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> tuple[Memory, list[TurnEv
             agent_id=rng.choice([None, "agent'1", "agent 2"]),
             source=rng.choice(["push", "im'port"]),
             tags=tuple(rng.sample(["red", "b'lue", "绿"], rng.randint(0, 2))),
+            metadata={"git": {"branch": rng.choice(["main", "o'brien"])}, "n": [rng.randrange(3), rng.random()]},
         )
         for number in range(300)
     ]
@@ -235,6 +240,10 @@ def subset(values: list[str]) -> st.SearchStrategy[tuple[str, ...]]:
     tags=subset(["red", "b'lue", "绿", "grey"]),
     sources=subset(["push", "im'port"]),
     exclude_sessions=subset(SESSIONS),
+    where=st.lists(
+        st.sampled_from([("git.branch", "main"), ("git.branch", "o'brien"), ("n", "1"), ("n", "2.0")]), max_size=2
+    ).map(tuple),
+    code_languages=subset(["python", "SH", "go"]),
 )
 @hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_recall_returns_exactly_what_a_plain_scan_of_the_scope_selects(
@@ -246,11 +255,14 @@ def test_recall_returns_exactly_what_a_plain_scan_of_the_scope_selects(
     answer = memory.ask("heron", scope, k=300, wide=300, fold=False)
     assert {hit.turn_index for hit in answer.hits} == expected
     assert {hit.tenant for hit in answer.hits} <= {scope.tenant}
+    assert not scope.code_languages or all("```" in hit.content for hit in answer.hits), "a chunk of the code"
 
 
 def scoped(event: TurnEvent) -> ScopedTurn:
     return ScopedTurn(
-        *(event.tenant, event.session_id, event.agent_id, event.role, event.source, event.tags, None, event.turn_index)
+        *(event.tenant, event.session_id, event.agent_id, event.role, event.source, event.tags, None, event.turn_index),
+        metadata=json.dumps(event.metadata),
+        code_languages=tuple(re.findall("```([a-z]+)", event.content.lower())),
     )
 
 

@@ -26,6 +26,8 @@ from workers.stores.selection import Selection
 
 pytestmark = pytest.mark.integration
 
+FENCE = "\n\n```python\nheron()\n```"
+
 
 @pytest.fixture
 def memory(settings: Settings) -> Memory:
@@ -115,16 +117,40 @@ def test_neighbours_are_those_of_the_scope(talk: Memory) -> None:
     assert talk.ask("where is the key", k=1, neighbours=2).around == []
 
 
+def test_metadata_and_code_filter_hits_and_neighbours_and_why_says_so(memory: Memory) -> None:
+    branches = ["main", "next", "main", "main"]
+    said = ["Where does the heron wait?", "By the weir.", f"Like this:{FENCE}", "The heron waits by the weir."]
+    memory.store(*(turn(said[n], n, metadata={"git": {"branch": branches[n]}}) for n in range(4)))
+    on_main = Scope("t", where=(("git.branch", "main"),))
+    answer = memory.ask("heron weir", on_main, k=1, neighbours=3, why=("s", 1))
+    found = {answer.hits[0].turn_index} | {one.turn_index for one in answer.around}
+    assert found == {0, 2, 3}
+    assert answer.hits[0].metadata == {"git": {"branch": "main"}}
+    assert (answer.why[0].verdict, answer.why[0].reason) == ("filtered", "left out by where")
+    code = Scope("t", code_languages=("Python",))
+    answer = memory.ask("heron weir", code, neighbours=3, why=("s", 3))
+    assert [(hit.turn_index, hit.content, hit.language) for hit in answer.hits] == [(2, FENCE.strip(), "python")]
+    assert (answer.around, answer.degraded) == ([], [])
+    assert (answer.why[0].verdict, answer.why[0].reason) == ("filtered", "left out by code_languages")
+    assert memory.ask("heron weir", code, why=("s", 2)).why[0].verdict == "returned"
+    cli = Cli(memory.settings.data_dir)
+    for wrong in ("branch", "=main"):
+        refused = cli.run("recall", "heron", "--tenant", "t", "--where", wrong)
+        assert (refused.code, refused.err.startswith("error: where")) == (2, True)
+        assert "KEY=VALUE is due, such as git.branch=main" in refused.err
+
+
 def test_a_forgotten_or_excluded_neighbour_or_one_of_another_tenant_never_appears(tmp_path: Path) -> None:
     rng = random.Random(7)
     memory = Memory(load_settings(data_dir=tmp_path / "data", embedder="hashing", reranker="none"))
     events = [
         turn(
-            f"heron {n}",
+            f"heron {n}{rng.choice(['', FENCE])}",
             n % 40,
             tenant=rng.choice("ab"),
             session_id=rng.choice("st"),
             role=rng.choice(["user", "tool"]),
+            metadata={"n": n % 3},
         )
         for n in range(300)
     ]
@@ -136,6 +162,8 @@ def test_a_forgotten_or_excluded_neighbour_or_one_of_another_tenant_never_appear
             roles=rng.choice([(), ("user",)]),
             exclude_sessions=rng.choice([(), ("s",)]),
             before_turns=rng.choice([(), (("t", rng.randrange(40)),)]),
+            where=rng.choice([(), (("n", "1"), ("n", "2"))]),
+            code_languages=rng.choice([(), ("python",)]),
         )
         reach = rng.randint(1, 3)
         answer = memory.ask(f"heron {rng.randrange(300)}", scope, k=3, neighbours=reach)
@@ -154,7 +182,9 @@ def test_a_forgotten_or_excluded_neighbour_or_one_of_another_tenant_never_appear
 
 def scoped(event: TurnEvent) -> ScopedTurn:
     return ScopedTurn(
-        *(event.tenant, event.session_id, event.agent_id, event.role, event.source, event.tags, None, event.turn_index)
+        *(event.tenant, event.session_id, event.agent_id, event.role, event.source, event.tags, None, event.turn_index),
+        metadata=json.dumps(event.metadata),
+        code_languages=("python",) if FENCE in event.content else (),
     )
 
 
@@ -198,6 +228,8 @@ def test_the_service_takes_all_of_it_by_fields(talk: Memory) -> None:
         ).json()
         assert [hit["turn_index"] for hit in found["hits"]] == [2, 0]
         assert [one["turn_index"] for one in found["around"]] == [1]
+        assert ask(where={"title": ["heron", 3]}, code_languages=["go"]).json()["hits"] == []
+        assert (ask(where=["title=heron"]).status_code, ask(where={"": 1}).status_code) == (422, 422)
         assert (ask(neighbours=11).status_code, ask(fold=1).status_code) == (422, 422)
         refused = ask(exclude_recent=[{"session_id": "ops", "turns": 0}])
         assert refused.status_code == 422

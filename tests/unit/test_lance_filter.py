@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -50,10 +51,11 @@ def test_no_value_of_a_scope_reaches_the_filter_outside_a_literal(tenant: str, n
     few = tuple(names)
     bounds = tuple((name, index) for name in names)
     scope = Scope(tenant, sessions=few, agents=few, tags=few, sources=few, exclude_sessions=few, before_turns=bounds)
+    scope = replace(scope, where=tuple(("k" + name, name) for name in names), code_languages=few)
     outside = LITERAL.sub("?", scope_filter(scope))
     assert set(re.findall(r"[A-Za-z_]+", outside)) <= {
-        *("tenant", "session_id", "agent_id", "source", "tags", "turn_index"),
-        *("AND", "NOT", "IN", "array_has_any", "make_array"),
+        *("tenant", "session_id", "agent_id", "source", "tags", "turn_index", "facts", "language"),
+        *("AND", "NOT", "IN", "array_has_any", "make_array", "IS", "NULL", "OR"),
     }
     assert outside.startswith("tenant = ?")
     assert outside.count(f"NOT (session_id = ? AND turn_index >= {index})") == len(names)

@@ -35,15 +35,21 @@ def test_a_line_can_name_every_filter_and_other_fields_are_not_looked_at(tmp_pat
         "until": "2026-02-01T00:00:00+08:00",
         "as_of": "2026-01-15",
         "exclude_recent": ["a:b:20", "live:1"],
+        "where": {"git.branch": ["main", "next"], "n": 3, "gone": None},
+        "code_languages": ["python"],
+        "query_context": "before",
     }
     ((query_id, question),) = read(tmp_path, json.dumps(GOOD | filters | {"evidence": [], "category": "c"}))
     scope = question.scope
     assert (query_id, question.text) == ("q1", "which port?")
     assert (scope.tenant, scope.sessions, scope.agents, scope.roles) == ("t", ("s",), ("a",), ("user",))
     assert (scope.tags, scope.sources, scope.exclude_sessions) == (("x",), ("push",), ("e",))
+    assert scope.where == (("git.branch", "main"), ("git.branch", "next"), ("n", "3"), ("gone", "null"))
+    assert scope.code_languages == ("python",)
     assert scope.since is not None
     assert scope.until is not None
     assert question.exclude_recent == (Recent("a:b", 20), Recent("live", 1))
+    assert question.query_context == "before"
     assert question.as_of is not None
     assert question.seen.until == question.as_of + timedelta(microseconds=1)
 
@@ -53,6 +59,12 @@ def test_a_line_can_name_every_filter_and_other_fields_are_not_looked_at(tmp_pat
     [
         ({"role": ["user"]}, "role: unknown field; did you mean roles?"),
         ({"session": "s"}, "session: unknown field; did you mean sessions?"),
+        ({"code_language": ["c"]}, "code_language: unknown field; did you mean code_languages?"),
+        ({"where": ["a=b"]}, 'where: an object is due, such as {"git.branch": "main"}, got list'),
+        ({"where": {"a": {"b": 1}}}, "where 'a': strings, numbers, true, false or null are due"),
+        ({"where": []}, 'where: an object is due, such as {"git.branch": "main"}, got list'),
+        ({"where": {"a": []}}, "where 'a': no value; leave the key out to allow any"),
+        ({"where": {"": 1}}, "where: a key is missing"),
         ({"exclude_recent": "s:1"}, "exclude_recent: a list of strings is due, got 's:1'"),
         ({"exclude_recent": ["s"]}, "exclude_recent 's': SESSION:N is due, such as deploy-7:20"),
         ({"exclude_recent": ["s:1"] * 101}, "exclude_recent: 101 sessions, over the limit of 100"),
@@ -70,6 +82,8 @@ def test_a_line_can_name_every_filter_and_other_fields_are_not_looked_at(tmp_pat
         ({"query": " "}, "query: empty"),
         ({"since": "soon"}, "--since 'soon': not a date"),
         ({"as_of": "soon"}, "--as-of 'soon': not a date"),
+        ({"query_context": ["before"]}, "query_context: a text is due, got ['before']"),
+        ({"query_contexts": "before"}, "did you mean query_context?"),
         ({"as_of": 5}, "as_of: a time as text is due, got 5"),
         ({"since": "2026-02-01", "until": "2026-01-01"}, "is not before until"),
     ],

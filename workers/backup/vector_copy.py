@@ -12,7 +12,7 @@ from typing import Any
 from producers.errors import BadBackup, StoreUnavailable
 from workers.backup.manifest import private_file, sync
 from workers.stores.lance_connection import WRITER_CACHE, LanceConnection
-from workers.stores.lance_schema import TERMS, table_schema
+from workers.stores.lance_schema import FACTS, TERMS, table_schema
 from workers.stores.space import Space
 from workers.stores.vectors import VectorStore
 
@@ -115,14 +115,17 @@ def restore_vectors(location: str, space: Space, path: Path, on_rows: OnRows) ->
     schema = table_schema(space.dimension)
     with pa.OSFile(str(path)) as source:  # read, not mapped: what is mapped stays in memory
         reader = pa.ipc.open_file(source)
-        if not reader.schema.equals(schema):
+        # Of an older version, before there were facts: reconcile fills them.
+        older = FACTS not in reader.schema.names
+        if not reader.schema.equals(schema.remove(schema.get_field_index(FACTS)) if older else schema):
             raise BadBackup(f"{path} has other columns than this program's vector table: reconcile fills it anew")
 
         def batches() -> Iterator[Any]:
             done = 0
             for number in range(reader.num_record_batches):
                 batch = reader.get_batch(number)
-                yield batch
+                nothing = [pa.nulls(batch.num_rows, schema.field(FACTS).type)] if older else []
+                yield pa.RecordBatch.from_arrays([*batch.columns, *nothing], schema=schema)
                 done += batch.num_rows
                 on_rows(done, total)
 

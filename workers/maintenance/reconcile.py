@@ -8,6 +8,7 @@ looked at again with the locks that decide it. Each repair can be repeated: what
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from collections import Counter
@@ -22,6 +23,7 @@ from workers.maintenance.forget import finish_forgets
 from workers.maintenance.job import JobContext, Outcome
 from workers.maintenance.recomputing import BATCH, Recomputing
 from workers.stores.chunk_rows import KeyRange
+from workers.stores.facts import facts_of, fingerprints
 from workers.stores.lance_connection import WRITER_CACHE
 from workers.stores.lance_schema import TERMS
 from workers.stores.scope import Scope
@@ -37,6 +39,8 @@ SAMPLE = 64
 """Stored vectors compared with fresh ones in a run; seconds with a model on a CPU."""
 SAMPLE_PLACES = 16
 DELETED_AT_ONCE = 1000
+FACTS_AT_ONCE = 25_000
+"""Rows of an older table that get their facts in one merge, while nobody writes to the catalog: about a second."""
 KEY_SPACE = 1 << 32
 """Vector ids are hex digits of a hash, so their first eight are spread evenly."""
 
@@ -65,6 +69,7 @@ DID = {
     "embedded": "vectors computed again:",
     "deleted": "rows deleted that the catalog does not have:",
     "undoubled": "rows deleted that were there twice:",
+    "described": "rows that recall can now filter by metadata:",
     "reindexed": "tables indexed anew:",
     "differing": "sampled vectors that differed and were computed again:",
     "marked": "turns marked as stored after an interruption:",
@@ -102,6 +107,7 @@ class Repair:
         fresh = Recomputing(self._catalog, self._vectors, stored, self._context.settings)
         found = Counter(chunks=self._catalog.chunk_rows.count(space), rows=self._vectors.count(space) or 0)
         ranges = list(key_ranges(max(found.values())))
+        self._repair.add_columns(space)
         try:
             for number, keys in enumerate(ranges, start=1):
                 found += self._range(space, keys, fresh)
@@ -148,6 +154,9 @@ class Repair:
         if stored.doubled:
             with self._catalog.locks.maintaining(), self._catalog.locks.erasing():
                 found["undoubled"] = self._repair.delete_doubled(space, sorted(stored.doubled))
+        for ids in slices(self._repair.without_facts(space, keys), FACTS_AT_ONCE):
+            self._go_on()
+            found["described"] += self._describe(space, ids)
         for ids in slices(missing, BATCH):
             self._go_on()
             found["embedded"] += fresh.write(ids)
@@ -172,6 +181,15 @@ class Repair:
             self._forgotten |= len(self._catalog.known(list(turns))) < len(turns)
             self._repair.delete(space, surplus)
         return len(surplus)
+
+    def _describe(self, space: Space, ids: Sequence[str]) -> int:
+        """Write what the turns' metadata says into these rows; returns how many there are."""
+        locks = self._catalog.locks
+        with locks.maintaining(), locks.publishing(), self._catalog.chunk_rows.unchanging(space, ids) as wanted:
+            said = self._catalog.chunk_rows.metadata(sorted(wanted))
+            facts = {key: fingerprints(facts_of(json.loads(metadata))) for key, metadata in said}
+            self._repair.write_facts(space, facts)
+        return len(facts)
 
     def _erase_deleted(self, space: Space) -> None:
         """Leave no byte of the deleted rows: an older copy that was put back holds what was forgotten since."""

@@ -44,7 +44,6 @@ class StoredChunk:
     turn: ScopedTurn
     turn_index: int
     speaker: str | None
-    metadata: dict[str, Any]
     turn_chars: int
     """Length of the whole turn in characters."""
     text: str
@@ -54,6 +53,11 @@ class StoredChunk:
     end: int
     kind: str
     language: str | None
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.turn.metadata)
+        return found
 
 
 @dataclass(frozen=True)
@@ -143,10 +147,15 @@ class Catalog:
                         found[chunk.vector_id] = chunk
         return found
 
-    def turns_at(self, places: Collection[Place], scope: Scope, chars: int) -> list[PlacedTurn]:
-        """The turns in scope at these places of its tenant, each with its first `chars` characters."""
+    def turns_at(
+        self, places: Collection[Place], scope: Scope, chars: int, *, languages: bool = False
+    ) -> list[PlacedTurn]:
+        """The turns in scope at these places of its tenant, each with its first `chars` characters.
+
+        With `languages` also those of their code, which a scope that asks for one gets anyway.
+        """
         with reading(self._engine) as connection:
-            return placed_turns(connection, places, scope, chars)
+            return placed_turns(connection, places, scope, chars, languages=languages)
 
     def newest_hidden(self, scope: Scope, newest: Sequence[tuple[str, int]], until_us: int | None = None) -> Scope:
         """`scope` without the N newest turns, by index, of each (session_id, N), and without any that comes later.
@@ -210,10 +219,9 @@ def _stored_chunk(row: RowMapping) -> StoredChunk:
     return StoredChunk(
         vector_id=row["vector_id"],
         turn_key=row["turn_key"],
-        turn=scoped_turn(row),
+        turn=scoped_turn(row, (row["language"],) if row["language"] else ()),
         turn_index=row["turn_index"],
         speaker=row["speaker"],
-        metadata=json.loads(metadata) if (metadata := row["metadata"]) != "{}" else {},
         turn_chars=row["turn_chars"],
         text=row["text"].strip(),  # a span also holds the white space around its text
         chunk_index=row["chunk_index"],

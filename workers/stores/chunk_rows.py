@@ -76,6 +76,14 @@ class ChunkRows:
                     found[row.vector_id] = (row.turn_key, _span(row))
         return found
 
+    def metadata(self, vector_ids: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """(vector id, metadata of its turn as JSON) of each chunk."""
+        query = sa.select(chunks.c.vector_id, turns.c.metadata).join(turns, chunks.c.turn_key == turns.c.turn_key)
+        with reading(self._engine) as connection:
+            for ids in slices(vector_ids):
+                for row in connection.execute(query.where(chunks.c.vector_id.in_(ids))):
+                    yield row.vector_id, row.metadata
+
     @contextmanager
     def unchanging(self, space: Space, vector_ids: Sequence[str]) -> Iterator[set[str]]:
         """Those of the ids that a chunk of the space has; nobody adds or removes one before the body has ended."""

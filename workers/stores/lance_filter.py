@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from producers.errors import UsageError
+from workers.stores.facts import facts_asked, fingerprints
+from workers.stores.lance_schema import FACTS
 from workers.stores.scope import Scope
 from workers.stores.selection import Selection
 
@@ -36,10 +38,11 @@ def any_of(column: str, values: Iterable[str]) -> str:
     return f"{column} IN ({', '.join(literals)})"
 
 
-def scope_filter(scope: Scope) -> str:
+def scope_filter(scope: Scope, *, facts: bool = True) -> str:
     """The scope as a Lance filter that agrees with `workers.stores.scope.in_scope` on every row.
 
-    A row whose value is NULL fails every comparison, as it must.
+    A row whose value is NULL fails every comparison, as it must. Only of a row whose facts are not known yet, and of
+    all in a table without them (`facts` false), `where` is left to the catalog.
     """
     clauses = [any_of("tenant", [scope.tenant])]
     for column, wanted in (
@@ -56,11 +59,20 @@ def scope_filter(scope: Scope) -> str:
         clauses.append(f"NOT ({any_of('session_id', scope.exclude_sessions)})")
     for session, index in scope.before_turns:
         clauses.append(f"NOT ({any_of('session_id', [session])} AND turn_index >= {index:d})")
+    if scope.code_languages:
+        clauses.append(any_of("language", [one.lower() for one in scope.code_languages]))
+    if facts:
+        clauses += [_one_fact(path, values) for path, values in facts_asked(scope.where).items()]
     if scope.since_us is not None:
         clauses.append(f"created_at_us >= {scope.since_us}")
     if scope.until_us is not None:
         clauses.append(f"created_at_us < {scope.until_us}")
     return " AND ".join(clauses)
+
+
+def _one_fact(path: str, values: Iterable[str]) -> str:
+    numbers = ", ".join(map(str, fingerprints({path: values})))
+    return f"({FACTS} IS NULL OR array_has_any({FACTS}, make_array({numbers})))"
 
 
 def selection_filter(selection: Selection, cutoff: str) -> str:

@@ -1,4 +1,5 @@
-"""The vector table: its columns, and rows on their way into it. Pure; imports pyarrow only inside functions.
+"""The vector table: its columns, and rows on their way into it. Pure but for the two functions that take a table;
+imports pyarrow only inside functions.
 
 The text itself is not stored: recall hydrates every hit from the catalog, and what is not here need not be erased here.
 """
@@ -19,6 +20,8 @@ TURN = "turn_key"
 VECTOR = "vector"
 TERMS = "terms"
 """Indexed by full-text search; made of `VectorRow.text` by `workers.stores.terms`."""
+FACTS = "facts"
+"""NULL in a row that was written before the table had it; `reconcile` fills it."""
 PRIMARY_KEY_METADATA = {"lance-schema:unenforced-primary-key": "true"}
 """Without it concurrent `merge_insert`s of the same new keys both insert (lancedb#2463)."""
 
@@ -48,9 +51,11 @@ class VectorRow:
     text: str
     vector: NDArray[np.float32]
     """Shape (dimension,), L2 norm 1."""
+    facts: tuple[int, ...]
+    """`fingerprints` of what the turn's metadata says."""
 
 
-PLAIN_COLUMNS = tuple(field.name for field in fields(VectorRow) if field.name not in ("text", "vector"))
+PLAIN_COLUMNS = tuple(field.name for field in fields(VectorRow) if field.name not in ("text", VECTOR, FACTS))
 
 
 def table_schema(dimension: int) -> Any:
@@ -71,8 +76,27 @@ def table_schema(dimension: int) -> Any:
             *plain,
             pa.field(TERMS, pa.string(), nullable=False),
             pa.field(VECTOR, pa.list_(pa.float32(), dimension), nullable=False),
+            facts_field(),  # last, as in a table that got it later
         ]
     )
+
+
+def facts_field() -> Any:
+    """The column of the facts."""
+    import pyarrow as pa
+
+    return pa.field(FACTS, pa.list_(pa.int64()))
+
+
+def has_facts(table: Any) -> bool:
+    """False of a table that was made before there were facts and not written to since."""
+    return FACTS in table.schema.names
+
+
+def add_facts_column(table: Any) -> None:
+    """Give such a table the column, NULL in every row; no row is rewritten."""
+    if not has_facts(table):
+        table.add_columns(facts_field())
 
 
 def to_arrow(rows: Sequence[VectorRow], dimension: int) -> Any:
@@ -98,4 +122,5 @@ def to_arrow(rows: Sequence[VectorRow], dimension: int) -> Any:
     ]
     columns.append(pa.array([search_text(row.text) for row in distinct], pa.string()))
     columns.append(pa.FixedSizeListArray.from_arrays(pa.array(matrix.ravel()), dimension))
+    columns.append(pa.array([row.facts for row in distinct], schema.field(FACTS).type))
     return pa.Table.from_arrays(columns, schema=schema)

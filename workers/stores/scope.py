@@ -11,6 +11,7 @@ from datetime import datetime
 
 from producers.errors import UsageError
 from producers.events import MAX_ID_CHARS, utc_microseconds
+from workers.stores.facts import Condition, check_conditions, holds
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ class Scope:
     """Turns said before this moment; a turn without a time is left out."""
     before_turns: tuple[tuple[str, int], ...] = ()
     """(session_id, turn_index): of that session only turns below the index. `Catalog.newest_hidden` makes them."""
+    where: tuple[Condition, ...] = ()
+    """(path, value): what the metadata says, see `workers.stores.facts`; the values of one path are alternatives."""
+    code_languages: tuple[str, ...] = ()
+    """Chunks of code only, in one of these languages as their fences name them; case does not count."""
 
     def __post_init__(self) -> None:
         if not self.tenant:
@@ -47,6 +52,7 @@ class Scope:
                 f"since {self.since.isoformat()} is not before until {self.until.isoformat()}; "
                 "swap them or widen the range"
             )
+        check_conditions(self.where)
 
     @property
     def since_us(self) -> int | None:
@@ -69,6 +75,10 @@ class ScopedTurn:
     tags: tuple[str, ...]
     created_at_us: int | None
     turn_index: int
+    metadata: str = "{}"
+    """JSON: it is read only where something is asked of it."""
+    code_languages: tuple[str, ...] = ()
+    """Those of the turn's code, in lower case; of a chunk its own."""
 
 
 def in_scope(turn: ScopedTurn, scope: Scope) -> bool:
@@ -84,6 +94,8 @@ def in_scope(turn: ScopedTurn, scope: Scope) -> bool:
         and not any(turn.session_id == session and turn.turn_index >= index for session, index in scope.before_turns)
         and (scope.since_us is None or (turn.created_at_us is not None and turn.created_at_us >= scope.since_us))
         and (scope.until_us is None or (turn.created_at_us is not None and turn.created_at_us < scope.until_us))
+        and (not scope.code_languages or any(one.lower() in turn.code_languages for one in scope.code_languages))
+        and holds(turn.metadata, scope.where)
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from workers.stores.chunk_rows import KeyRange
 from workers.stores.lance_connection import WRITER_CACHE, LanceConnection
 from workers.stores.lance_filter import any_of, quoted
-from workers.stores.lance_schema import KEY, TURN
+from workers.stores.lance_indexes import build, index_figures
+from workers.stores.lance_schema import FACTS, KEY, TURN, add_facts_column, facts_field
 from workers.stores.space import Space
 
 
@@ -27,9 +28,8 @@ class VectorRepair:
 
     def keys(self, space: Space, keys: KeyRange) -> StoredKeys:
         """What the table holds in the range."""
-        bounds = [f"{KEY} >= {quoted(keys.low)}"] if keys.low is not None else []
-        bounds += [f"{KEY} < {quoted(keys.high)}"] if keys.high is not None else []
-        ids: list[str] = self._lance.read(space, lambda table: _column(table, KEY, " AND ".join(bounds)), [])
+        where = " AND ".join(_bounds(keys))
+        ids: list[str] = self._lance.read(space, lambda table: _column(table, KEY, where), [])
         once: set[str] = set()
         doubled = {one for one in ids if one in once or once.add(one)}  # type: ignore[func-returns-value]
         return StoredKeys(once, doubled)
@@ -38,6 +38,36 @@ class VectorRepair:
         """Those of the ids that the table holds."""
         found: list[str] = self._lance.read(space, lambda table: _column(table, KEY, any_of(KEY, vector_ids)), [])
         return set(found)
+
+    def add_columns(self, space: Space) -> None:
+        """Give the table the columns that came later."""
+        self._lance.write(space, add_facts_column)
+
+    def without_facts(self, space: Space, keys: KeyRange) -> list[str]:
+        """The ids in the range whose rows were written before there were facts."""
+        where = " AND ".join([*_bounds(keys), f"{FACTS} IS NULL"])
+        found: list[str] = self._lance.read(space, lambda table: _column(table, KEY, where), [])
+        return found
+
+    def write_facts(self, space: Space, facts: Mapping[str, Sequence[int]]) -> None:
+        """Set the facts of rows that are there, by vector id; for whoever maintains alone (`StoreLocks.maintaining`).
+
+        Where the key has an index, vectors and terms stay where they are, and so does what covers them.
+        """
+        import pyarrow as pa
+
+        def merge(table: Any) -> None:
+            if KEY in index_figures(table):
+                # It loses the rows of each fragment that is merged into, and of one that it does not cover Lance
+                # would move whole rows, out of every index.
+                build(table, KEY, "btree", space.dimension)
+            table.merge_insert(KEY).when_matched_update_all().execute(data)
+
+        schema = pa.schema([pa.field(KEY, pa.string(), nullable=False), facts_field()])
+        columns = [pa.array(list(facts)), pa.array(list(facts.values()), facts_field().type)]
+        data = pa.Table.from_arrays(columns, schema=schema)
+        if facts:
+            self._lance.write(space, merge)
 
     def turn_keys(self, space: Space, vector_ids: Sequence[str]) -> set[str]:
         """Whose rows these are."""
@@ -66,6 +96,11 @@ class VectorRepair:
     def discard(self, space: Space) -> None:
         """Drop the table, whatever is left of it; whoever has it open sees that it is gone."""
         self._lance.connect().drop_table(space.id, ignore_missing=True)
+
+
+def _bounds(keys: KeyRange) -> list[str]:
+    bounds = [f"{KEY} >= {quoted(keys.low)}"] if keys.low is not None else []
+    return bounds + ([f"{KEY} < {quoted(keys.high)}"] if keys.high is not None else [])
 
 
 def _column(table: Any, name: str, where: str) -> list[str]:

@@ -21,20 +21,22 @@ from workers.stores.lance_erasure import NO_ROW, drop_history, erase_rows
 from workers.stores.lance_files import superseded_bytes
 from workers.stores.lance_filter import any_of, scope_filter, selection_filter
 from workers.stores.lance_indexes import IndexFigures, IndexKind, build, index_figures, with_search
-from workers.stores.lance_schema import KEY, TERMS, TURN, VECTOR, VectorRow, to_arrow
+from workers.stores.lance_schema import (
+    FACTS,
+    KEY,
+    TERMS,
+    TURN,
+    VECTOR,
+    VectorRow,
+    add_facts_column,
+    has_facts,
+    to_arrow,
+)
+from workers.stores.lance_search import Candidate, candidates, match
 from workers.stores.scope import Scope
 from workers.stores.selection import Selection
 from workers.stores.space import Space
 from workers.stores.terms import question_terms
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A chunk that a search found; higher scores are better, on the scale of the search that gave it."""
-
-    vector_id: str
-    turn_key: str
-    score: float
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class VectorStore:
             raise PoisonError(str(error)) from None
 
         def merge(table: Any) -> Any:
+            add_facts_column(table)
             reached(Point.MID_LANCE_UPSERT)
             merging = table.merge_insert(KEY).when_matched_update_all().when_not_matched_insert_all()
             # With an index on the key Lance no longer sees that another merge inserted the same keys (measured on
@@ -136,13 +139,13 @@ class VectorStore:
 
         `how` the index is asked where there is one: `Spaces.search` knows. `exact`: every row is compared instead.
         """
-        where = scope_filter(scope)
 
         def search(table: Any) -> list[Candidate]:
+            where = scope_filter(scope, facts=not scope.where or has_facts(table))
             query = table.search(vector, vector_column_name=VECTOR).distance_type("cosine")
             query = query.bypass_vector_index() if exact else with_search(query, how, limit)
             found = query.where(where, prefilter=True).select([KEY, TURN, "_distance"]).limit(limit).to_arrow()
-            return _candidates(found, 1.0 - found["_distance"].to_numpy())
+            return candidates(found, 1.0 - found["_distance"].to_numpy())
 
         return self._lance.read(space, search, []) if limit > 0 else []
 
@@ -155,12 +158,12 @@ class VectorStore:
         words = content or function  # a match on function words alone is one on nearly every text
         if limit <= 0 or not words:
             return []
-        where = scope_filter(scope)
 
         def search(table: Any) -> list[Candidate]:
-            builder = table.search(_match(words), query_type="fts")
+            where = scope_filter(scope, facts=not scope.where or has_facts(table))
+            builder = table.search(match(words), query_type="fts")
             found = builder.where(where, prefilter=True).select([KEY, TURN, "_score"]).limit(limit).to_arrow()
-            return _candidates(found, found["_score"].to_numpy())
+            return candidates(found, found["_score"].to_numpy())
 
         return self._lance.read(space, search, [])
 
@@ -183,6 +186,12 @@ class VectorStore:
     def count(self, space: Space) -> int | None:
         """Rows of the space's table; None where there is no table. About a millisecond."""
         rows: int | None = self._lance.read(space, lambda table: table.count_rows(), None)
+        return rows
+
+    def without_facts(self, space: Space) -> int:
+        """Rows that `Scope.where` cannot tell apart, since they were written before the table had facts."""
+        unknown = f"{FACTS} IS NULL"
+        rows: int = self._lance.read(space, lambda table: table.count_rows(unknown if has_facts(table) else None), 0)
         return rows
 
     def statistics(self, space: Space) -> VectorStatistics:
@@ -276,14 +285,3 @@ def _all_rows(table: Any, where: str | None, columns: list[str]) -> Any:
     """`columns` of every matching row, as a pyarrow table."""
     query = table.search().select(columns)
     return (query.where(where) if where else query).to_arrow()
-
-
-def _candidates(found: Any, scores: NDArray[np.float32]) -> list[Candidate]:
-    return list(map(Candidate, found[KEY].to_pylist(), found[TURN].to_pylist(), scores.tolist()))
-
-
-def _match(words: list[str]) -> Any:
-    """A match query, never a raw string: quotes in a raw one are parsed as a phrase query and fail."""
-    from lancedb.query import MatchQuery
-
-    return MatchQuery(" ".join(words), TERMS)

