@@ -45,7 +45,7 @@ def test_prefetch_of_sessions_at_once(tmp_path: Path) -> None:
     home = tmp_path / "home"
     save({"data_dir": str(settings.data_dir), "budget_ms": BUDGET_MS}, home)
     tenant = memory_of(home, "", {}).tenant
-    cli = Cli(settings.data_dir, {"SCOPE_RECALL_EMBEDDER": "minilm", "SCOPE_RECALL_RERANKER": "auto"})
+    cli = Cli(settings.data_dir, {"SCOPE_RECALL_EMBEDDER": settings.embedder, "SCOPE_RECALL_RERANKER": "auto"})
     with up(cli):
         with EventStream(settings) as stream:
             stream.append(event.model_copy(update={"tenant": tenant}) for event in turns(STORED_TURNS, "bench"))
