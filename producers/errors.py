@@ -13,7 +13,8 @@
     │   ├── SpoolFull          Redis is away and the spool is at its bound, or its disk is full
     │   ├── StreamFull         the stream is at its high-water mark
     │   ├── EmbedderUnavailable  the embedding service does not answer or is overloaded
-    │   ├── ServiceAway        the query service does not answer in time, or asks for patience
+    │   ├── ServiceAway        the query service does not answer, or asks for patience
+    │   │   └── ServiceLate    it does not answer in time; it may the next time
     │   ├── ModelAway          a language model's server does not answer, is overloaded or breaks off
     │   └── StoreUnavailable   the catalog or the vector store cannot be used right now
     │       └── StoreDamaged   files of a vector table are missing or broken; it is built anew from the catalog
@@ -126,12 +127,16 @@ class EmbedderUnavailable(RetryableError):
 
 
 class ServiceAway(RetryableError):
-    """The query service does not answer in time, or asks for patience."""
+    """The query service does not answer, or asks for patience."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
         """Seconds the service asked to wait, when it said so."""
+
+
+class ServiceLate(ServiceAway):
+    """The query service does not answer in time, as on a busy machine; it may the next time."""
 
 
 class ModelAway(RetryableError):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 
+from producers.api_file import api_url
 from producers.events import TurnEvent
 from producers.settings import Settings, load_settings
 from system import Cli
@@ -76,7 +77,7 @@ def served(data_dir: Path, *arguments: str, end: int = signal.SIGTERM, **environ
         first = process.stdout.readline()
         assert first, process.communicate()
         url = json.loads(first)["url"]
-        assert json.loads((data_dir / "api.json").read_text()) == {"url": url, "pid": process.pid}
+        assert api_url(data_dir) == url
         with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
             yield client
     finally:
@@ -88,4 +89,4 @@ def served(data_dir: Path, *arguments: str, end: int = signal.SIGTERM, **environ
     for line in map(json.loads, logged):  # a request that failed for the service's own reason, and none of its words
         assert line.keys() <= LOGGED, line
         assert (line["event"], line["status"]) == ("request", 503)
-    assert not (data_dir / "api.json").exists()
+    assert api_url(data_dir) is None

@@ -88,8 +88,9 @@ def _each(terminal: Terminal, where: Sequence[Path], act: Callable[[Path], Any])
         raise refusals[0]
     for refusal in refusals:
         terminal.note(f"error: {refusal}", style="red")
-    _show(terminal, [state(home) for home in where])
-    return IN_PART if refusals else DONE
+    states = [state(home) for home in where]
+    _show(terminal, states)
+    return IN_PART if refusals or any(one.problem for one in states) else DONE
 
 
 def _show(terminal: Terminal, states: Sequence[State]) -> None:

@@ -11,6 +11,7 @@ from producers.hermes.courier import Courier
 from producers.hermes.identity import Memory
 from producers.hermes.ledger import Ledger
 from producers.hermes.outbox import Outbox
+from producers.hermes.pause import Pause
 from producers.hermes.recalling import Recalling
 from producers.hermes.senders import HttpSender, Sender, StreamSender
 from producers.hermes.service import Service
@@ -42,10 +43,13 @@ class Connections:
         outbox = Outbox(home, settings.url or "local", common.spool_bytes)
         over_http = settings.transport == "http"
         sender: Sender = HttpSender(service, outbox) if over_http else StreamSender(common)
-        recalling = Recalling(service, memory, k=settings.k, min_score=settings.min_score, redact=settings.redact)
+        asking, sending = Pause(f"recall before a turn in {home}"), Pause(f"sending turns of {home}")
+        recalling = Recalling(
+            service, memory, asking, k=settings.k, min_score=settings.min_score, redact=settings.redact
+        )
         writer = Writer(memory, settings.redact, common.max_content_bytes, facts)
         tools = Tools(memory, writer, sender, recalling, service, outbox)
-        courier = Courier(sender)
+        courier = Courier(sender, sending)
         courier.start()
         threading.Thread(target=recalling.warm, name="scope-recall-warm", daemon=True).start()
         return cls(writer, Ledger(home), service, sender, courier, recalling, tools)

@@ -17,9 +17,9 @@ LOOK_SECONDS = 1.0
 class Courier:
     """Delivers in the background from `start` to `stop`."""
 
-    def __init__(self, sender: Sender) -> None:
+    def __init__(self, sender: Sender, pause: Pause) -> None:
         self._sender = sender
-        self._pause = Pause("sending turns")
+        self._pause = pause
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopped = threading.Event()

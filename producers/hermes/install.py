@@ -92,7 +92,7 @@ def uninstall(home: Path) -> bool:
     The home's settings and ledger stay: a later installation goes on with the same memory.
     """
     folder = _folder(home)
-    if not folder.exists():
+    if not os.path.lexists(folder):
         return False
     _refuse_foreign(folder)
     for name in (_INIT, _MANIFEST):
@@ -114,7 +114,7 @@ def state(home: Path) -> State:
     except SettingsError as error:
         problem = str(error)
     installed = "no"
-    if folder.exists():
+    if os.path.lexists(folder):  # also a link that leads nowhere, which is not ours
         current = all(_read(folder / name) == text for name, text in _files().items())
         installed = "foreign" if _foreign(folder) else "yes" if current else "outdated"
     return State(home, profile_of(home), installed, _active(home), tenant, agent, problem)

@@ -83,7 +83,7 @@ class ScopeRecallProvider:
         return open_.recalling.block(query, WAIT_SHARE * self._settings.budget_ms / 1000, before)
 
     def queue_prefetch(self, query: str, *, session_id: str = "") -> None:
-        """Between two turns: see whether a service that was away or late is back; the next question is not known."""
+        """Between two turns: see whether a service that was away is back; the next question is not known."""
         if self._connections is not None:
             self._connections.recalling.look_again(min(PROBE_SECONDS, self._settings.budget_ms / 1000))
 

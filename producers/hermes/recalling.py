@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from producers.errors import RetryableError, ScopeRecallError, ServiceAway, ServiceRefused, UsageError
+from producers.errors import RetryableError, ScopeRecallError, ServiceAway, ServiceLate, ServiceRefused, UsageError
 from producers.hermes.identity import Memory
 from producers.hermes.pause import Pause, log
 from producers.hermes.redaction import redacted
@@ -37,13 +37,15 @@ _PROBE = {"query": "warm up", "k": 1}
 class Recalling:
     """Recall for one session. Thread-safe, as far as its fields are replaced and not changed."""
 
-    def __init__(self, service: Service, memory: Memory, *, k: int, min_score: float, redact: bool) -> None:
+    def __init__(
+        self, service: Service, memory: Memory, pause: Pause, *, k: int, min_score: float, redact: bool
+    ) -> None:
         self._service = service
         self._memory = memory
         self._k = k
         self._min_score = min_score
         self._redact = redact
-        self._pause = Pause("recall before a turn")
+        self._pause = pause
         self._known = NEWER_FIELDS
         """Of those, what the service has not refused."""
         self.in_context: Mapping[str, int] = {}
@@ -63,7 +65,7 @@ class Recalling:
         try:
             answer = self.ask(query, seconds, **({"query_context": before} if before else {}))
         except (ScopeRecallError, RuntimeError) as error:  # RuntimeError: no thread can be started
-            self._pause.failed(error, error.retry_after if isinstance(error, ServiceAway) else None)
+            self._pause.failed(error, _patience(error))
             return ""
         self._pause.succeeded()
         context = answer.get("context")
@@ -96,8 +98,8 @@ class Recalling:
             log.debug("warming up: %s", error)
 
     def look_again(self, seconds: float) -> None:
-        """Where the service was away or late: whether it answers in time now, asked while nobody waits."""
-        if self._pause.failing:
+        """Where the service is left alone: whether it is there now, asked while nobody waits."""
+        if self._pause.on:
             try:
                 self._service.ask("/v1/recall", self._memory.scope() | _PROBE, seconds)
             except ScopeRecallError:
@@ -112,6 +114,13 @@ class Recalling:
         """The body in fields that the service knows; without that of newest turns, whole sessions are left out."""
         known = {name: value for name, value in body.items() if name in self._known or name not in NEWER_FIELDS}
         return known if "exclude_recent" in self._known else known | {"exclude_sessions": list(self.in_context)}
+
+
+def _patience(error: Exception) -> float | None:
+    """How long to leave the service alone. One that is late is there: the next turn asks again, within its budget."""
+    if isinstance(error, ServiceLate):
+        return 0.0
+    return error.retry_after if isinstance(error, ServiceAway) else None
 
 
 def bounded(block: str, limit: int = MAX_BLOCK_CHARS) -> str:

@@ -13,12 +13,15 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from producers.errors import ServiceAway, ServiceRefused
+from producers.errors import ServiceAway, ServiceLate, ServiceRefused
 from producers.hermes.settings import KEY_VARIABLE
 from producers.retry_after import seconds_of
 
 T = TypeVar("T")
 
+CONNECT_SHARE = 0.8
+"""Of the time for an answer, what a connection may take: an address where nobody is is told from a service that is
+late."""
 _LOOPBACK = ("localhost", "127.", "::1")
 _PASSING = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
 _LONGEST_REASON = 300
@@ -37,7 +40,7 @@ class Service:
         self._closed = False
 
     def ask(self, path: str, body: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """The answer to a POST. Raises `ServiceAway` after `seconds` at the latest, and `ServiceRefused`."""
+        """The answer to a POST. Raises `ServiceLate` after `seconds`, `ServiceAway` and `ServiceRefused`."""
         return within(seconds, lambda: self._post(path, body, seconds))
 
     def close(self) -> None:
@@ -61,9 +64,12 @@ class Service:
     def _send(self, path: str, body: dict[str, Any], seconds: float) -> httpx.Response:
         url = self._url()
         try:
-            return self._client_for(url).post(url + path, json=body, timeout=seconds)
+            timeout = httpx.Timeout(seconds, connect=CONNECT_SHARE * seconds)
+            return self._client_for(url).post(url + path, json=body, timeout=timeout)
+        except httpx.ConnectTimeout:
+            raise ServiceAway(f"nothing answers at {url}: set url to where the service is") from None
         except httpx.TimeoutException:
-            raise ServiceAway(f"{url} did not answer within {seconds:g} s") from None
+            raise ServiceLate(f"{url} did not answer within {seconds:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL, RuntimeError) as error:  # RuntimeError: closed meanwhile
             raise ServiceAway(
                 f"no service at {url} ({type(error).__name__}): start `scope-recall up`, or set url to where it is"
@@ -85,7 +91,7 @@ class Service:
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:
-    """What `call` returns or raises, or `ServiceAway` when it takes longer; httpx bounds each step alone."""
+    """What `call` returns or raises, or `ServiceLate` when it takes longer; httpx bounds each step alone."""
     result: list[T] = []
     failure: list[Exception] = []
 
@@ -102,7 +108,7 @@ def within(seconds: float, call: Callable[[], T]) -> T:
         return result[0]
     if failure:
         raise failure[0]
-    raise ServiceAway(f"the service did not answer within {seconds:g} s")
+    raise ServiceLate(f"the service did not answer within {seconds:g} s")
 
 
 def _refusal(response: httpx.Response) -> Exception:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from producers.api_file import api_url
 from producers.errors import SettingsError
 from producers.settings import ENV_PREFIX, Settings, load_settings
 
@@ -22,8 +23,6 @@ FOLDER = "scope-recall"
 """What the plug-in keeps itself, inside the home: Hermes' own backup takes it along."""
 KEY_VARIABLE = f"{ENV_PREFIX}SERVICE_API_KEY"
 DEFAULT_URL = "http://127.0.0.1:8420"
-SERVICE_FILE = "api.json"
-"""In the data dir; written by the service that listens."""
 APPEND_SECONDS = 2.0
 """What `sync_turn` waits at high water before the turn goes to the spool: Hermes gives all of them 5 s at its end."""
 
@@ -55,7 +54,7 @@ class HermesSettings(BaseModel):
 
     def service_url(self, data_dir: Path) -> str:
         """Where the service listens, as far as this machine knows."""
-        return (self.url or _announced(data_dir) or DEFAULT_URL).rstrip("/")
+        return (self.url or api_url(data_dir) or DEFAULT_URL).rstrip("/")
 
 
 def load(home: Path) -> HermesSettings:
@@ -121,12 +120,3 @@ def _parse(values: Any, path: Path) -> HermesSettings:
         first = error.errors()[0]
         name = str(first["loc"][0])
         raise SettingsError(f"{path}: setting {name} = {first['input']!r}: {first['msg']}") from None
-
-
-def _announced(data_dir: Path) -> str:
-    try:
-        found = json.loads((data_dir / SERVICE_FILE).read_text())
-        url = found["url"]
-    except (OSError, ValueError, TypeError, KeyError):
-        return ""
-    return url if isinstance(url, str) else ""

@@ -26,13 +26,15 @@ _CHINESE = re.compile(
 )
 _LONGEST = 40
 """Characters; a longer one says something."""
+_COMMAND = re.compile(r"/[\w-]+(?:@\w+)?(?!\S)")
+"""As Hermes tells a command from a path, which it hands over to be asked: `/model x`, `/new@bot`, not `/srv/app.py`."""
 _MARKS = re.compile(r"[^\w\s']+|_+")
 
 
 def is_trivial(prompt: str) -> bool:
     """Whether it is a word of thanks, assent or greeting, a command, or no words at all; English and Chinese."""
     text = prompt.strip()
-    if text.startswith("/"):
+    if _COMMAND.match(text):
         return True
     words = _MARKS.sub(" ", text.lower()).replace("'", "").split()
     if not words:

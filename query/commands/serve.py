@@ -6,11 +6,12 @@ import signal
 import socket
 import time
 from contextlib import closing
+from pathlib import Path
 
 import click
 import uvicorn
 
-from producers.api_file import remove_api_file, write_api_file
+from producers.api_file import Announcement, announce, api_url
 from producers.errors import Busy
 from producers.logs import get_logger
 from producers.settings import Settings
@@ -38,18 +39,33 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._terminal = terminal
         self._url = url
+        self._announcement: Announcement | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         data_dir = self._terminal.settings.data_dir
-        try:
-            write_api_file(data_dir, self._url)
-        except OSError as error:  # a full disk: the service can work, and who knows its URL can ask
-            log.warning("api_file_not_written", reason=error.strerror)
+        self._announce(data_dir)
         mark_ready(data_dir, "serve")
         self._terminal.note(f"serving on {self._url}")
         if self._terminal.json:
             self._terminal.emit({"url": self._url})
+
+    def withdraw(self) -> None:
+        """Nobody is to look for it here any more."""
+        if self._announcement is not None:
+            self._announcement.close()
+
+    def _announce(self, data_dir: Path) -> None:
+        try:
+            self._announcement = announce(data_dir, self._url)
+        except OSError as error:  # a full disk: the service can work, and who knows its URL can ask
+            log.warning("api_file_not_written", reason=error.strerror)
+            return
+        if self._announcement is None:
+            self._terminal.note(
+                f"warning: another service of {data_dir} answers at {api_url(data_dir)}: clients on this machine find "
+                "that one, and this one only where their url names it"
+            )
 
 
 @command(
@@ -83,7 +99,7 @@ def serve(terminal: Terminal, wait: bool) -> int:
     try:
         server.run(sockets=[listener])
     finally:
-        remove_api_file(terminal.settings.data_dir)
+        server.withdraw()
     return DONE
 
 

@@ -1,12 +1,14 @@
-"""How long a Hermes turn waits for recall while several sessions ask at once, default models. Prints percentiles.
+"""How long a Hermes turn waits for recall while several sessions ask at once, and how often it gets any.
 
-Each session asks as Hermes makes it: one question, then a pause in which the model answers. First each at its own
-moments, then all at the same moment, which is the worst that sessions can do.
+With default models. Each session asks as Hermes makes it: one question, then a pause in which the model answers. First
+each at its own moments, then all at the same moment, which is the worst that sessions can do. A wait that brings
+nothing is no memory: most turns must get a block, however busy the machine is, and wait no longer than the budget.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import statistics
 import threading
@@ -30,6 +32,10 @@ SESSIONS = 8
 STORED_TURNS = 3_000
 QUESTIONS = 12
 BUDGET_MS = 1500
+LEAST_BLOCKS = 0.5
+"""Of the turns; on an idle machine it is all of them, and what a busy one does to it is printed."""
+LATE_MS = 250
+"""Beyond the budget, for a thread that wakes late on a busy machine."""
 PAUSE = 2.0
 """Seconds that the model takes to answer; a fast one."""
 
@@ -39,7 +45,7 @@ def test_prefetch_of_sessions_at_once(tmp_path: Path) -> None:
     home = tmp_path / "home"
     save({"data_dir": str(settings.data_dir), "budget_ms": BUDGET_MS}, home)
     tenant = memory_of(home, "", {}).tenant
-    cli = Cli(settings.data_dir, {"SCOPE_RECALL_EMBEDDER": "minilm", "SCOPE_RECALL_RERANKER": "auto"})
+    cli = Cli(settings.data_dir, {"SCOPE_RECALL_EMBEDDER": settings.embedder, "SCOPE_RECALL_RERANKER": "auto"})
     with up(cli):
         with EventStream(settings) as stream:
             stream.append(event.model_copy(update={"tenant": tenant}) for event in turns(STORED_TURNS, "bench"))
@@ -94,5 +100,7 @@ def _measure(sessions: list[ScopeRecallProvider], asked: list[TurnEvent], togeth
         f"\n{SESSIONS} sessions, {'all at the same moment' if together else 'each at its own moments'}, {PAUSE:g} s "
         f"between two turns, {STORED_TURNS:,} turns stored: "
         f"prefetch p50 {cuts[9]:.0f} ms, p95 {cuts[18]:.0f} ms, longest {1000 * max(seconds):.0f} ms; "
-        f"{sum(found)} of {len(found)} turns got a block within {BUDGET_MS} ms"
+        f"{sum(found)} of {len(found)} turns got a block within {BUDGET_MS} ms; load {os.getloadavg()[0]:.1f}"
     )
+    assert sum(found) >= LEAST_BLOCKS * len(found)
+    assert cuts[18] <= BUDGET_MS + LATE_MS

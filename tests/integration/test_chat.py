@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from chat_server import ANSWER, ChatServer, chat_server
 from chatting import FACT, Quiet, ask, cli, pushed, run, stored
 from fake_service import Service, served
-from producers.api_file import API_FILE, write_api_file
+from producers.api_file import API_FILE, announce
 from producers.settings import Settings
 from query.api.app import create_app
 from stepped import Stepped, turn
@@ -97,9 +97,11 @@ def test_what_the_prompt_no_longer_holds_of_a_session_is_recalled(
 ) -> None:
     ask(system.settings, server, FACT, *(f"remark {number}" for number in range(5)), session="s1")
     system.settle()
-    with served(create_app(system.settings)) if by_service else nullcontext() as url:
-        if url:
-            write_api_file(system.settings.data_dir, url)
+    with ExitStack() as running:
+        if by_service:
+            held = announce(system.settings.data_dir, running.enter_context(served(create_app(system.settings))))
+            assert held is not None
+            running.callback(held.close)
         (exchange,) = ask(system.settings, server, "who is my dentist?", session="s1", chat_history_chars=100)
     assert exchange.recalled.by == ("service" if by_service else "process")
     contents = {message["content"] for message in server.requests[-1]["messages"][1:]}
@@ -112,8 +114,10 @@ def test_what_the_prompt_no_longer_holds_of_a_session_is_recalled(
 def test_the_service_that_runs_is_asked_and_the_stores_are_left_alone(
     live_settings: Settings, server: ChatServer, service: Service
 ) -> None:
-    write_api_file(live_settings.data_dir, service.url)
+    held = announce(live_settings.data_dir, service.url)
     result = run(live_settings, server, "--once", "port?", "--session", "s1", "-k", "3", "--json")
+    assert held is not None
+    held.close()
     assert (result.code, result.json["recalled_by"]) == (0, "service"), result.err
     assert result.json["recalled"][0]["session_id"] == "s"
     recent = [{"session_id": "s1", "turns": 1}]  # the question itself
@@ -131,11 +135,13 @@ def test_the_service_that_runs_is_asked_and_the_stores_are_left_alone(
 def test_what_was_said_before_goes_with_the_next_question(
     live_settings: Settings, server: ChatServer, service: Service
 ) -> None:
-    write_api_file(live_settings.data_dir, service.url)
+    held = announce(live_settings.data_dir, service.url)
     ask(live_settings, server, "which ferries go?", "and the second one?")
     assert [body.get("query_context") for body in service.bodies] == [
         None, f"user: which ferries go?\nassistant: {ANSWER}",
     ]  # fmt: skip
+    assert held is not None
+    held.close()
 
 
 def test_a_question_in_the_middle_of_a_talk_recalls_what_the_talk_is_about(system: Stepped, server: ChatServer) -> None:
@@ -154,9 +160,11 @@ def test_when_the_service_cannot_this_process_recalls_itself(
     system: Stepped, server: ChatServer, service: Service, first: Any, reason: str
 ) -> None:
     system.store(turn(FACT))
-    write_api_file(system.settings.data_dir, service.url)
+    held = announce(system.settings.data_dir, service.url)
     service.first = [first]
     one, two = ask(system.settings, server, "who is my dentist?", "and when?")
+    assert held is not None
+    held.close()
     assert (one.recalled.by, two.recalled.by) == ("process", "process")
     assert reason in one.recalled.degraded[0]
     assert list(two.recalled.degraded) == [], "it is said once"

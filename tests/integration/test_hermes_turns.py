@@ -63,6 +63,18 @@ def test_without_redis_turns_are_on_the_disk_when_sync_turn_returns_and_arrive_l
         assert kept(settings) == []
 
 
+def test_that_redis_is_away_is_said_once_for_all_sessions(
+    settings: Settings, make_provider: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    sessions = [make_provider(f"s{number}") for number in range(5)]
+    for session in sessions:
+        session.sync_turn("question", "answer")
+        session.shutdown()
+    said = [record.getMessage() for record in caplog.records if record.name == "scope_recall.hermes"]
+    assert len(said) == 1, said
+    assert "no Redis at" in said[0]
+
+
 def test_a_redis_that_hangs_costs_a_turn_a_second_and_the_next_ones_nothing(
     settings: Settings, make_provider: Make
 ) -> None:

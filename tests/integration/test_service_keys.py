@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from producers.api_file import api_url
 from producers.errors import Busy, UsageError
 from query.api.app import create_app
 from query.api.listening import listen, only_this_machine, url_of
 from served import LOOPBACK, fill, make_key, served, settings_of
-from system import Cli
+from system import Cli, stop
 from workers.stores.api_keys import RIGHTS
 
 pytestmark = pytest.mark.integration
@@ -154,6 +155,17 @@ def test_a_port_in_use_and_an_open_address_end_the_command_with_a_reason(tmp_pat
     bare = Cli(tmp_path).run("serve", "--host", "0.0.0.0", "--port", "0")
     assert (bare.code, bare.out) == (2, "")
     assert "scope-recall keys create" in bare.err
+
+
+def test_a_second_service_of_a_data_dir_says_that_the_first_one_is_found(tmp_path: Path) -> None:
+    with served(tmp_path) as client:
+        second = Cli(tmp_path).start("serve", "--port", "0", "--json")
+        assert second.stdout is not None
+        said = [second.stdout.readline().decode() for _ in range(3)]
+        assert f"answers at {api_url(tmp_path)}:" in said[0]
+        assert [line[:7] for line in said[1:]] == ["serving", '{"url":']
+        assert stop(second) == 0
+        assert client.base_url == api_url(tmp_path), "it took nothing with it"
 
 
 def test_a_body_over_the_limit_is_refused_with_the_limit(filled: Path) -> None:

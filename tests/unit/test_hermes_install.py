@@ -76,6 +76,11 @@ def test_a_link_in_its_place_is_left_alone(home: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="left as it is"):
         install(home)
     assert not list((tmp_path / "theirs").iterdir())
+    (tmp_path / "theirs").rmdir()
+    assert state(home).installed == "foreign", "also where it leads nowhere"
+    for act in (install, uninstall):
+        with pytest.raises(UsageError, match="left as it is"):
+            act(home)
 
 
 def test_uninstalling_takes_the_directory_and_leaves_the_memory(home: Path) -> None:
@@ -112,6 +117,14 @@ def test_homes_are_named_by_profile_all_or_the_environment(home: Path, monkeypat
 def test_whether_it_is_active_is_read_out_of_hermes_config(home: Path, config: str, active: bool) -> None:
     (home / "config.yaml").write_text(config)
     assert state(home).active is active
+
+
+def test_with_settings_that_cannot_be_read_it_is_installed_in_part_and_not_recommended(home: Path) -> None:
+    (home / "scope-recall.json").write_text("{")
+    done = CliRunner().invoke(hermes, ["install"])
+    assert done.exit_code == 1
+    assert "not valid JSON" in done.output
+    assert "now have Hermes use it" not in done.output
 
 
 def test_the_command_goes_on_where_one_home_refuses_and_says_so(home: Path) -> None:

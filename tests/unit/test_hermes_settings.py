@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from producers.api_file import API_FILE, announce
 from producers.errors import SettingsError
 from producers.hermes.settings import DEFAULT_URL, FILE, HermesSettings, load, save, schema
 
@@ -52,12 +54,18 @@ def test_a_mistake_names_file_setting_and_value(tmp_path: Path, text: str, says:
 def test_the_service_is_found_where_it_says_it_listens(tmp_path: Path) -> None:
     settings = load(tmp_path)
     assert settings.service_url(tmp_path) == DEFAULT_URL
-    announced = tmp_path / "api.json"
-    announced.write_text(json.dumps({"url": "http://127.0.0.1:9", "pid": 1}))
+    announcement = announce(tmp_path, "http://127.0.0.1:9")
+    assert announcement is not None
     assert settings.service_url(tmp_path) == "http://127.0.0.1:9"
-    for broken in ("{", "[]", '{"url": 3}', "{}"):
-        announced.write_text(broken)
-        assert settings.service_url(tmp_path) == DEFAULT_URL
+    announcement.close()
+    assert settings.service_url(tmp_path) == DEFAULT_URL
+
+
+def test_what_a_killed_service_said_of_itself_is_not_believed(tmp_path: Path) -> None:
+    """Somebody else may listen there now: questions, turns and the key are not for them."""
+    left = {"url": "http://127.0.0.1:9", "pid": os.getpid()}  # the number of a process that lives says nothing
+    (tmp_path / API_FILE).write_text(json.dumps(left))
+    assert load(tmp_path).service_url(tmp_path) == DEFAULT_URL
 
 
 def test_turns_never_wait_longer_than_hermes_does_and_are_always_spooled(
