@@ -27,6 +27,8 @@ FIRST_WAIT = 0.1
 LONGEST_WAIT = 2.0
 """Seconds between two attempts, doubling."""
 POOL = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30)
+LONGEST_TIMEOUT = 1_000_000.0
+"""Seconds, eleven days; what a socket can count ends a little later."""
 LARGEST_ANSWER = 64 << 20
 """Bytes; more is not the answer to any question."""
 
@@ -41,8 +43,8 @@ class Attempts:
     retries: int
 
     def __post_init__(self) -> None:
-        if not self.timeout > 0:
-            raise UsageError(f"timeout = {self.timeout}: seconds above 0 are due")
+        if not (isinstance(self.timeout, int | float) and 0 < self.timeout <= LONGEST_TIMEOUT):
+            raise UsageError(f"timeout = {self.timeout}: seconds above 0 are due, {LONGEST_TIMEOUT:,.0f} at most")
         self._deadline = time.monotonic() + self.timeout
         self._wait = FIRST_WAIT / 2
         self._failed = 0
@@ -99,6 +101,8 @@ class Caller:
     def call(self, method: str, path: str, body: bytes | None, timeout: float) -> Any:
         """The JSON of the answer, within `timeout` seconds with all retries. Raises errors of the tree."""
         attempts = Attempts(call_name(self.url, path), timeout, self._retries)
+        if self._client.is_closed:
+            raise closed_error()
         while True:
             outcome: Answered | httpx.RequestError
             try:
@@ -132,6 +136,8 @@ class AsyncCaller:
     async def call(self, method: str, path: str, body: bytes | None, timeout: float) -> Any:
         """As `Caller.call`."""
         attempts = Attempts(call_name(self.url, path), timeout, self._retries)
+        if self._client.is_closed:
+            raise closed_error()
         while True:
             outcome: Answered | httpx.RequestError
             try:
@@ -163,6 +169,11 @@ def _keep(body_read: bytearray, part: bytes, attempts: Attempts) -> None:
     body_read += part
     if len(body_read) > LARGEST_ANSWER:
         raise UnexpectedAnswer(f"{attempts.name} answered more than {LARGEST_ANSWER:,} bytes")
+
+
+def closed_error() -> UsageError:
+    """What a call of a closed client raises."""
+    return UsageError("this client is closed; close it when nothing more follows, or make another one")
 
 
 def call_name(url: str, path: str) -> str:

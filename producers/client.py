@@ -10,12 +10,13 @@ Pushing a turn again changes nothing, so a push that failed can be repeated whol
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from threading import Lock
 from types import TracebackType
 from typing import Self
 
-from producers.calls import AsyncCaller, Caller
+from producers.calls import AsyncCaller, Caller, closed_error
 from producers.errors import InvalidRequest, TurnsRejected
 from producers.events import TurnEvent
 from producers.settings import Settings, load_settings
@@ -81,8 +82,9 @@ class Producer:
         Raises `UsageError` for a URL, key or setting that cannot be right. Connects at the first push.
         """
         self._settings = settings or load_settings()
-        self._sink = _Service(url, api_key, timeout) if url else _Stream(self._settings)
+        self._sink = _Stream(self._settings) if url is None else _Service(url, api_key, timeout)
         self._held: list[TurnEvent] = []
+        self._is_closed = False
         self._lock = Lock()
 
     def __enter__(self) -> Self:
@@ -99,21 +101,21 @@ class Producer:
         Raises `TurnsRejected` once all others are accepted; `StreamFull`, `SpoolFull`, `StreamUnavailable` or
         `ServiceAway` when it is worth trying again; `ServiceRefused` when the key is.
         """
-        with self._lock:
+        with self._open():
             self._flush()
             return self._push(turns)
 
     def add(self, turn: Turn) -> None:
         """Hold a turn in memory until there are 500, then push them. Raises `InvalidEvent` at once for a wrong one."""
         event = checked(turn, self._settings)
-        with self._lock:
+        with self._open():
             self._held.append(event)
             if len(self._held) >= BATCH_TURNS:
                 self._flush()
 
     def flush(self) -> None:
         """Push what `add` holds. When that fails it is still held, and `flush` can be called again."""
-        with self._lock:
+        with self._open():
             self._flush()
 
     @property
@@ -122,11 +124,20 @@ class Producer:
         return self._sink.waiting()
 
     def close(self) -> None:
-        """Push what is held and let go."""
-        try:
-            self.flush()
-        finally:
-            self._sink.close()
+        """Push what is held and let go, also of what could not be pushed. Any other call is a `UsageError` then."""
+        with self._lock:
+            try:
+                self._flush()
+            finally:
+                self._is_closed, self._held = True, []
+                self._sink.close()
+
+    @contextmanager
+    def _open(self) -> Iterator[None]:
+        with self._lock:
+            if self._is_closed:
+                raise closed_error()
+            yield
 
     def _flush(self) -> None:
         if self._held:
@@ -157,10 +168,11 @@ class AsyncProducer:
     ) -> None:
         """As `Producer`."""
         self._settings = settings or load_settings()
-        self._stream = None if url else _Stream(self._settings)
-        self._caller = AsyncCaller(url, api_key, RETRIES) if url else None
+        self._stream = _Stream(self._settings) if url is None else None
+        self._caller = None if url is None else AsyncCaller(url, api_key, RETRIES)
         self._timeout = timeout
         self._held: list[TurnEvent] = []
+        self._is_closed = False
         self._lock = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -173,21 +185,21 @@ class AsyncProducer:
 
     async def push(self, turns: Turn | Iterable[Turn]) -> int:
         """As `Producer.push`."""
-        async with self._lock:
+        async with self._open():
             await self._flush()
             return await self._push(turns)
 
     async def add(self, turn: Turn) -> None:
         """As `Producer.add`."""
         event = checked(turn, self._settings)
-        async with self._lock:
+        async with self._open():
             self._held.append(event)
             if len(self._held) >= BATCH_TURNS:
                 await self._flush()
 
     async def flush(self) -> None:
         """As `Producer.flush`."""
-        async with self._lock:
+        async with self._open():
             await self._flush()
 
     @property
@@ -196,14 +208,23 @@ class AsyncProducer:
         return self._stream.waiting() if self._stream else 0
 
     async def close(self) -> None:
-        """Push what is held and let go."""
-        try:
-            await self.flush()
-        finally:
-            if self._caller:
-                await self._caller.close()
-            if self._stream:
-                await asyncio.to_thread(self._stream.close)
+        """As `Producer.close`."""
+        async with self._lock:
+            try:
+                await self._flush()
+            finally:
+                self._is_closed, self._held = True, []
+                if self._caller:
+                    await self._caller.close()
+                if self._stream:
+                    await asyncio.to_thread(self._stream.close)
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[None]:
+        async with self._lock:
+            if self._is_closed:
+                raise closed_error()
+            yield
 
     async def _flush(self) -> None:
         if self._held:

@@ -19,6 +19,8 @@ LONGEST_WAIT = 2.0
 CONNECT_TIMEOUT = 5.0
 SOCKET_TIMEOUT = 30.0
 """Seconds; longer than any blocking read here asks Redis to wait."""
+BRIEF_CONNECT, BRIEF_ANSWER = 0.5, 1.0
+"""The same for those whom somebody waits for: a Redis that hangs is as good as away."""
 
 TRANSIENT = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, BusyLoadingError)
 _NEVER_PASSES = (AuthenticationError, AuthorizationError)
@@ -49,6 +51,11 @@ def connect(
         )
     except ValueError as error:
         raise SettingsError(f"setting redis_url = {safe_location(settings)!r}: {error}") from None
+
+
+def connect_briefly(settings: Settings) -> redis.Redis:
+    """As `connect`, for a caller that gives up on a Redis that says nothing for a second."""
+    return connect(settings, connect_timeout=BRIEF_CONNECT, socket_timeout=BRIEF_ANSWER)
 
 
 @contextmanager

@@ -49,6 +49,8 @@ class RecallOptions(TypedDict, total=False):
     deadline_ms: int
     """Time that the service gives itself; `timeout` is the caller's."""
     explain: bool
+    why: tuple[str, int]
+    """Session and index of a turn to account for, whether it is a hit or not."""
     min_score: float
     """0 to 1; leaves out what is less sure to answer."""
     recency_weight: float
@@ -136,6 +138,8 @@ class RecallAnswer(_Answer):
     degraded: tuple[str, ...] = ()
     """What made the answer poorer than it could be."""
     timings_ms: dict[str, float] = Field(default_factory=dict)
+    why: tuple[dict[str, Any], ...] = ()
+    """`verdict` and `reason`, when that was asked for."""
 
 
 class SessionSummary(_Answer):

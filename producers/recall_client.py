@@ -207,9 +207,6 @@ class AsyncRecallClient:
 def recall_body(query: str, options: RecallOptions) -> bytes:
     """The body of `POST /v1/recall`. Raises `InvalidRequest` for what cannot be sent."""
     values: dict[str, Any] = {"query": query, **options}
-    if "exclude_recent" in values:
-        recent = values["exclude_recent"].items()
-        values["exclude_recent"] = [{"session_id": session, "turns": turns} for session, turns in recent]
     return json_body({name: _plain(name, value) for name, value in values.items() if value is not None})
 
 
@@ -250,10 +247,22 @@ def _plain(name: str, value: Any) -> Any:
         return value.isoformat()
     if name in LISTS:
         if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
-            raise InvalidRequest(f"{name}: a list is due, got {type(value).__name__}", name)
+            raise _wrong(name, "a list", value)
         return list(value)
     if name == "where":
         if not isinstance(value, Mapping):
-            raise InvalidRequest(f"where: a mapping of keys to values is due, got {type(value).__name__}", name)
+            raise _wrong(name, "a mapping of keys to values", value)
         return dict(value)
+    if name == "exclude_recent":
+        if not isinstance(value, Mapping):
+            raise _wrong(name, "a mapping of sessions to numbers of turns", value)
+        return [{"session_id": session, "turns": turns} for session, turns in value.items()]
+    if name == "why":
+        if not isinstance(value, tuple | list) or len(value) != 2:
+            raise _wrong(name, "(session, index of a turn)", value)
+        return {"session_id": value[0], "turn_index": value[1]}
     return value
+
+
+def _wrong(name: str, due: str, value: object) -> InvalidRequest:
+    return InvalidRequest(f"{name}: {due} is due, got {type(value).__name__}", name)

@@ -149,7 +149,7 @@ class Settings(BaseSettings):
     )
     chat_model: str | None = Field(None, min_length=1, description="Name of the model that `chat` asks.")
     chat_api_key: str | None = Field(None, min_length=1, description="Bearer token for chat_url.", repr=False)
-    chat_timeout: float = Field(120.0, gt=0, description="Seconds that the model may say nothing at all.")
+    chat_timeout: float = Field(120.0, gt=0, le=1e6, description="Seconds that the model may say nothing at all.")
     chat_history_chars: int = Field(
         16_000, ge=0, description="Characters of the session's own newest turns in the prompt of `chat`."
     )

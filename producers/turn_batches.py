@@ -53,10 +53,13 @@ class Push:
         return self.accepted
 
     def batches(self, turns: Turn | Iterable[Turn], settings: Settings) -> Iterator[list[Item]]:
-        """The turns that pass the checks, in batches of one request; the others are rejected."""
+        """The turns that pass the checks, in batches of one request; the others are rejected.
+
+        Raises `InvalidEvent` for what is neither a turn nor several.
+        """
         batch: list[Item] = []
         size = 0
-        for position, turn in enumerate([turns] if isinstance(turns, TurnEvent | Mapping) else turns):
+        for position, turn in enumerate(_several(turns)):
             try:
                 event = checked(turn, settings)
             except InvalidEvent as error:
@@ -98,6 +101,14 @@ class Push:
             return []
         half = len(batch) // 2
         return [batch[:half], batch[half:]]
+
+
+def _several(turns: object) -> Iterable[Turn]:
+    if isinstance(turns, TurnEvent | Mapping):
+        return [turns]
+    if isinstance(turns, str | bytes) or not isinstance(turns, Iterable):
+        raise InvalidEvent(f"turns: a turn or a list of turns is due, got {type(turns).__name__}")
+    return turns
 
 
 def checked(turn: Turn, settings: Settings) -> TurnEvent:

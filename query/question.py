@@ -56,7 +56,7 @@ class Question:
             length = f"{len(self.query_context):,} characters, over the limit of {MAX_QUESTION_CHARS:,}"
             raise UsageError(f"query_context: {length}; give the last lines, since only the end is read")
         if not 1 <= self.k <= self.wide:
-            raise UsageError(f"k = {self.k}: must be from 1 to the wide pass of {self.wide}; raise --wide for more")
+            raise UsageError(f"k = {self.k}: must be from 1 to the wide pass of {self.wide}; raise wide for more")
         if not 0 <= self.min_score <= 1:
             raise UsageError(f"min_score = {self.min_score}: a confidence from 0 to 1 is due")
         if not 0 <= self.neighbours <= MAX_NEIGHBOURS:

@@ -29,17 +29,17 @@ Scores = NDArray[np.float64]
 class Weights:
     """What each scoring counts for, against 1 for the cosine. Fitted on labelled sets; see `docs/recall.md`."""
 
-    lexical: float = 0.5
-    length: float = 0.3
+    lexical: float = 0.4
+    length: float = 0.0
     previous: float = 0.2
-    following: float = 0.1
-    rerank: float = 0.7
+    following: float = 0.2
+    rerank: float = 0.8
     rerank_length: float = 0.0
     """Length again, beside the reranker: a short turn has a good match for each word more easily than it says much."""
 
 
 SPACED = Weights()
-UNSPACED = Weights(lexical=0.4, length=0.5, previous=0.15, following=0.1, rerank=0.8, rerank_length=0.2)
+UNSPACED = Weights(lexical=0.4, length=0.4, previous=0.15, following=0.1, rerank=0.6, rerank_length=0.2)
 """Of questions in scripts without spaces: their terms are characters and pairs, which say less than words."""
 UNSPACED_SCRIPTS = ("han", "kana", "thai")
 

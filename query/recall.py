@@ -153,14 +153,7 @@ class Recaller:
             ranked, reranker = self._rerank(models, question, ranked, pool, clock)
         ranked = by_recency(ranked, _said(pool), question.recency, question.as_of or datetime.now(UTC))
         with clock.stage("context"):
-            sure = {one.turn: confidence(one, reranker, models.space.embedder) for one in ranked}
-            confident = [one for one in ranked if _reaches(sure[one.turn], question.min_score)]
-            unknown = sum(value is None for value in sure.values()) if question.min_score else 0
-            if unknown:
-                pool.degraded.append(
-                    f"min_score: of {unknown} of {len(sure)} candidates neither {reranker or 'the reranker none'} nor "
-                    f"{models.space.embedder} can tell a confidence, so they are not left out for it"
-                )
+            sure, confident = self._confident(question, ranked, reranker, pool)
             top = distinct(confident, pool, question)
             hits = [hit_of(pool, one, also, sure[one.turn], explain=question.explain) for one, also in top]
             around = self._around(question, hits, pool.degraded)
@@ -183,6 +176,20 @@ class Recaller:
             timings_ms={name: round(value, 1) for name, value in clock.timings.items()},
             why=accounts,
         )
+
+    def _confident(
+        self, question: Question, ranked: Sequence[Ranked], reranker: str | None, pool: Pool
+    ) -> tuple[dict[str, float | None], list[Ranked]]:
+        """How sure each turn is, by turn key, and those that are sure enough."""
+        embedder = self._current.models().space.embedder
+        sure = {one.turn: confidence(one, reranker, embedder) for one in ranked}
+        unknown = sum(value is None for value in sure.values()) if question.min_score else 0
+        if unknown:
+            pool.degraded.append(
+                f"min_score: of {unknown} of {len(sure)} candidates neither {reranker or 'the reranker none'} nor "
+                f"{embedder} can tell a confidence, so they are not left out for it"
+            )
+        return sure, [one for one in ranked if _reaches(sure[one.turn], question.min_score)]
 
     def _around(self, question: Question, hits: list[Hit], degraded: list[str]) -> list[Neighbour]:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import redis
@@ -42,15 +43,18 @@ FOREIGN_SAMPLE_SHARE = 0.2
 """Share of them in scripts the embedder does not speak from which a multilingual model is recommended."""
 
 
-def gather_status(settings: Settings) -> dict[str, Any]:
-    """Streams, queues, workers, catalog, vectors, spaces, spool, processes, `degraded` and `advice`."""
+def gather_status(settings: Settings, client: redis.Redis | None = None) -> dict[str, Any]:
+    """Streams, queues, workers, catalog, vectors, spaces, spool, processes, `degraded` and `advice`.
+
+    `client` is one of the caller's own, which may be less patient.
+    """
     if not settings.data_dir.is_dir() and settings.catalog_url is None:
         raise NotReady(f"no data dir at {settings.data_dir}: start `scope-recall up`, or name another with --data-dir")
     status: dict[str, Any] = {"data_dir": str(settings.data_dir), "degraded": [], "advice": []}
     status["processes"] = _processes(settings, status["degraded"])
     status["api"] = {"url": api_url(settings.data_dir)}
     status["degraded"] += _full_disks(settings)
-    for gather in (_gather_redis, _gather_stores):
+    for gather in (partial(_gather_redis, client), _gather_stores):
         try:
             gather(settings, status)
         except StreamAway as error:
@@ -61,8 +65,8 @@ def gather_status(settings: Settings) -> dict[str, Any]:
     return status
 
 
-def _gather_redis(settings: Settings, status: dict[str, Any]) -> None:
-    client = connect(settings)
+def _gather_redis(client: redis.Redis | None, settings: Settings, status: dict[str, Any]) -> None:
+    client = client or connect(settings)
     keys = Keys(settings.key_prefix)
     with mapped_errors(settings):
         lanes = {lane: read_backlog(client, keys.stream(lane)) for lane in LANES}

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from producers.connection import connect
+from producers.connection import BRIEF_ANSWER, connect_briefly
 from producers.errors import RetryableError, ServiceAway, ServiceRefused
 from producers.events import TurnEvent
 from producers.hermes.outbox import Outbox
@@ -20,8 +20,6 @@ from producers.settings import Settings
 from producers.spool import Spool
 from producers.stream import EventStream
 
-CONNECT_SECONDS, ANSWER_SECONDS = 0.5, 1.0
-"""For a Redis or a service that has stopped answering without closing: Hermes gives all its turns 5 s at its end."""
 DELIVER_SECONDS = 1.0
 BATCH = 50
 """Turns in one request."""
@@ -50,8 +48,8 @@ class StreamSender:
     """Through the same stream and spool as every producer."""
 
     def __init__(self, settings: Settings) -> None:
-        client = connect(settings, connect_timeout=CONNECT_SECONDS, socket_timeout=ANSWER_SECONDS)
-        self._stream = EventStream(settings, client=client)
+        # Hermes gives all its turns 5 s at its end, also when Redis hangs.
+        self._stream = EventStream(settings, client=connect_briefly(settings))
         self._beside = Spool(settings, "live")
         """For what is not even tried; a spool file is sent by whoever comes first."""
 
@@ -103,7 +101,7 @@ class HttpSender:
     def _post(self, rows: Sequence[tuple[int, bytes]]) -> None:
         try:
             answer = self._service.ask(
-                "/v1/turns", {"turns": [json.loads(event) for _, event in rows]}, DELIVER_SECONDS + ANSWER_SECONDS
+                "/v1/turns", {"turns": [json.loads(event) for _, event in rows]}, DELIVER_SECONDS + BRIEF_ANSWER
             )
         except ServiceRefused as error:
             if error.status != _TOO_LARGE:

@@ -53,6 +53,8 @@ class AnswerReader:
         """The server has said that nothing follows."""
         self.is_answer = False
         """Something that belongs to an answer has come."""
+        self.is_ended = False
+        """The answer's end was said: by [DONE], by why the model stopped, or by being one whole document."""
 
     def feed(self, data: bytes) -> list[Piece]:
         if self.is_done:
@@ -80,14 +82,16 @@ class AnswerReader:
         """The body is over."""
         if self._sse is not None:
             return self._read_events(self._sse.close())
-        return list(self._pieces_of(_parsed(bytes(self._whole)))) if self._whole else []
+        found = list(self._pieces_of(_parsed(bytes(self._whole)))) if self._whole else []
+        self.is_ended = True  # what is cut is no JSON
+        return found
 
     def _read_events(self, events: list[str]) -> list[Piece]:
         found: list[Piece] = []
         for data in events:
             for part in _documents(data):
                 if part == DONE:
-                    self.is_done = self.is_answer = True
+                    self.is_done = self.is_answer = self.is_ended = True
                     return found
                 found += self._pieces_of(_parsed(part))
         return found
@@ -110,7 +114,9 @@ class AnswerReader:
             text = _text(said.get("content")) or _text(said.get("refusal")) or _text(choice.get("text"))
             thought = next((_text(said[name]) for name in THOUGHTS if said.get(name)), "")
             finish = choice.get("finish_reason")
-            yield Piece(self._joined(text), thought, finish if isinstance(finish, str) else None)
+            finish = finish if isinstance(finish, str) and finish else None
+            self.is_ended = self.is_ended or finish is not None
+            yield Piece(self._joined(text), thought, finish)
 
     def _joined(self, text: str) -> str:
         """`text` behind the half of a character that the piece before ended in: JSON can cut a surrogate pair."""

@@ -30,8 +30,8 @@ INTERRUPTED = "interrupted"
 """Tag of an answer that its reader cut short."""
 INCOMPLETE = "incomplete"
 """Tag of one that broke off, or that reached a limit."""
-CUT_REASONS = ("length", "max_tokens", "content_filter")
-"""What a model says that stopped for another reason than being done."""
+CUT_REASONS = ("length", "max_tokens", "content_filter", "tool_calls", "function_call", "error", "abort")
+"""What a model says that stopped for another reason than being done; of tools it was offered none."""
 
 
 class Display(Protocol):
@@ -78,7 +78,8 @@ class Chat:
     def ask(self, question: str, display: Display) -> Exchange:
         """Answer `question`. What goes wrong with the model is in the exchange's `error`.
 
-        Raises `InvalidEvent` when the question cannot be a turn. Ctrl-C ends the answer and keeps what has come.
+        Raises `InvalidEvent` when the question cannot be a turn. Ctrl-C ends the answer and keeps what has come; so do
+        a reader who has gone and the end of the program, which are raised again.
         """
         index = self._session.next_index()
         history = self._session.history(self._settings.chat_history_chars)
@@ -86,18 +87,27 @@ class Chat:
         exchange = Exchange(event.content, index)
         exchange.question_stored = self._store(event, exchange)
         try:
-            exchange.recalled = self._memory.recall(question, said_before(history))
+            before = said_before(history.turns)
+            exchange.recalled = self._memory.recall(question, before, held=history.reach + 1)
             display.recalled(exchange.recalled)
-            self._answer(exchange, history, display)
+            self._answer(exchange, history.turns, display)
         except KeyboardInterrupt:
             exchange.tag = INTERRUPTED
         except ScopeRecallError as error:
             exchange.error = error
             exchange.tag = INCOMPLETE
+        except (OSError, SystemExit):
+            exchange.tag = INTERRUPTED
+            raise
+        finally:
+            self._keep_answer(exchange)
+        return exchange
+
+    def _keep_answer(self, exchange: Exchange) -> None:
         if exchange.answer.strip():
             tags = (exchange.tag,) if exchange.tag else ()
-            exchange.answer_stored = self._store(self._event(index + 1, "assistant", exchange.answer, tags), exchange)
-        return exchange
+            event = self._event(exchange.turn_index + 1, "assistant", exchange.answer, tags)
+            exchange.answer_stored = self._store(event, exchange)
 
     def _answer(self, exchange: Exchange, history: Sequence[TurnEvent], display: Display) -> None:
         values = {

@@ -18,6 +18,7 @@ from producers.settings import Settings
 from query.question import Question
 from query.recall import Recaller
 from query.recency import Recency
+from query.recent import Recent
 from workers.stores.scope import Scope
 
 DEFAULT_TENANT: str = TurnEvent.model_fields["tenant"].default
@@ -57,7 +58,7 @@ class Recalled:
 
 
 class Memory:
-    """One tenant's memory without the live session. Use as a context manager."""
+    """One tenant's memory without what the prompt holds of the live session. Use as a context manager."""
 
     def __init__(self, settings: Settings, tenant: str | None, session_id: str, k: int) -> None:
         """`tenant` None: that of the service's key."""
@@ -76,14 +77,18 @@ class Memory:
     def __exit__(self, *_: object) -> None:
         self._leave_service()
 
-    def recall(self, text: str, before: str = "") -> Recalled:
-        """What is known about `text`, said after the lines `before`. Never raises: what went wrong is in `degraded`."""
+    def recall(self, text: str, before: str = "", *, held: int) -> Recalled:
+        """What is known about `text`, said after the lines `before`, without the live session's `held` newest turns.
+
+        The prompt holds those. One that is still on its way is not counted where it is recalled, so that an older one
+        is left out in its place. Never raises: what went wrong is in `degraded`.
+        """
         text = text[:QUERY_CHARS]
         troubles: list[str] = []
         is_named = self._settings.service_url is not None
         if self._service is not None:
             try:
-                return self._by_service(self._service, text, before)
+                return self._by_service(self._service, text, before, held)
             except ScopeRecallError as error:
                 hint = " (SCOPE_RECALL_SERVICE_API_KEY)" if isinstance(error, ServiceRefused) else ""
                 troubles.append(f"{error}{hint}; " + ("nothing was recalled" if is_named else "this process recalls"))
@@ -91,15 +96,15 @@ class Memory:
             return Recalled(degraded=troubles)
         self._leave_service()  # away, or without a key: this process does it from now on, and nobody waits again
         try:
-            return self._in_process(text, before, troubles)
+            return self._in_process(text, before, held, troubles)
         except NotReady:
             return Recalled(degraded=troubles)  # nothing has been stored yet
         except ScopeRecallError as error:
             return Recalled(degraded=[*troubles, f"nothing was recalled: {error}"])
 
-    def _by_service(self, service: RecallClient, text: str, before: str) -> Recalled:
+    def _by_service(self, service: RecallClient, text: str, before: str, held: int) -> Recalled:
         seconds = self._settings.deadline_ms / 1000 + SERVICE_RESERVE
-        options = RecallOptions(exclude_sessions=[self._session], k=self._k, deadline_ms=self._settings.deadline_ms)
+        options = RecallOptions(exclude_recent={self._session: held}, k=self._k, deadline_ms=self._settings.deadline_ms)
         if self._tenant is not None:
             options["tenant"] = self._tenant
         if before:
@@ -108,23 +113,21 @@ class Memory:
         self._has_answered = True
         return Recalled(answer.context, answer.hits, answer.degraded, "service")
 
-    def _in_process(self, text: str, before: str, troubles: list[str]) -> Recalled:
+    def _in_process(self, text: str, before: str, held: int, troubles: list[str]) -> Recalled:
         settings = self._settings
         if self._recaller is None:
             self._recaller = Recaller.open(settings)
-        scope = Scope(self._tenant or DEFAULT_TENANT, exclude_sessions=(self._session,))
-        recency = Recency(settings.recency_weight, settings.half_life_days)
-        wide = max(settings.wide, self._k)
         question = Question(
             text,
-            scope,
+            Scope(self._tenant or DEFAULT_TENANT),
             self._k,
-            wide,
+            max(settings.wide, self._k),
             settings.deadline_ms,
-            recency=recency,
+            recency=Recency(settings.recency_weight, settings.half_life_days),
             min_score=settings.min_score,
             query_context=before,
             query_context_weight=settings.query_context_weight,
+            exclude_recent=(Recent(self._session, held),),
         )
         answer = self._recaller.recall(question)
         return Recalled(answer.context, answer.hits, [*troubles, *answer.degraded], "process")

@@ -117,6 +117,8 @@ class ChatModel:
                 f"{self._where} what answers there ({kind}) is no OpenAI-compatible chat server; is the URL right? "
                 "It often ends in /v1"
             )
+        if not reader.is_ended:
+            raise BrokenAnswer("the beginning of an answer and closed the connection before its end")
 
     def _refused(self, response: httpx.Response, messages: Sequence[Message]) -> ScopeRecallError:
         """What a status other than 200 means."""

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 from producers.connection import connect, mapped_errors
@@ -30,6 +31,16 @@ PAGE = 500
 SAID = ("user", "assistant")
 
 
+@dataclass(frozen=True)
+class History:
+    """The newest turns of a session, as the prompt shows them."""
+
+    turns: list[TurnEvent]
+    """In order; a long one is its beginning."""
+    reach: int
+    """How many of the session's newest turns they stand for, with those that are not shown."""
+
+
 class Session:
     """A session that goes on. `is_new`: nobody else knows its id, so nothing is looked for."""
 
@@ -38,7 +49,7 @@ class Session:
         self.tenant = tenant
         self.id = session_id
         self._settings = settings
-        self._said: dict[tuple[int, str], TurnEvent] = {}
+        self._turns: dict[tuple[int, str], TurnEvent] = {}
         self._next = 0
         self._looks = not is_new and not is_remote
         self._is_above = is_new
@@ -56,20 +67,24 @@ class Session:
     def add(self, event: TurnEvent) -> None:
         """Take in a turn that was said or found."""
         self._next = max(self._next, event.turn_index + 1)
-        if event.role in SAID:
-            self._said[event.turn_index, event.role] = event
-            while len(self._said) > TAIL_TURNS:
-                del self._said[min(self._said)]
+        self._turns[event.turn_index, event.role] = event
+        while len(self._turns) > TAIL_TURNS:
+            del self._turns[min(self._turns)]
 
-    def history(self, chars: int) -> list[TurnEvent]:
-        """The newest turns that fit into `chars` characters together, in order."""
+    def history(self, chars: int) -> History:
+        """The newest turns that fit into `chars` characters together; none takes more than half of them."""
         kept: list[TurnEvent] = []
-        for place in sorted(self._said, reverse=True):
-            chars -= len(self._said[place].content)
+        reach, most = 0, chars // 2
+        for number, place in enumerate(sorted(self._turns, reverse=True) if most else (), 1):
+            event = self._turns[place]
+            if event.role not in SAID:
+                continue
+            chars -= min(len(event.content), most)
             if chars < 0:
                 break
-            kept.append(self._said[place])
-        return kept[::-1]
+            kept.append(event if len(event.content) <= most else _beginning(event, most))
+            reach = number
+        return History(kept[::-1], reach)
 
     def _look(self) -> bool:
         """Take in what can be found; False when a turn may be where it cannot be seen."""
@@ -108,6 +123,10 @@ class Session:
                 continue
             if (event.tenant, event.session_id) == (self.tenant, self.id):
                 yield event
+
+
+def _beginning(event: TurnEvent, chars: int) -> TurnEvent:
+    return event.model_copy(update={"content": f"{event.content[:chars]} […]"})
 
 
 def _newest(client: Any, stream: str) -> Iterator[bytes]:

@@ -78,7 +78,10 @@ class AccessGate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith(GUARDED):
             headers = Headers(scope=scope)
-            caller = await run_in_threadpool(self._caller, headers.get("authorization"), headers.get("host", ""))
+            given = headers.getlist("authorization")
+            if len(given) > 1:  # a proxy may go by another one than the service
+                raise _unauthorized("send one `Authorization` header")
+            caller = await run_in_threadpool(self._caller, given[0] if given else None, headers.get("host", ""))
             scope.setdefault("state", {})["caller"] = caller
             if caller.key is not None:
                 self._rates.take(caller.key.id)
@@ -94,11 +97,11 @@ class AccessGate:
         elif authorization is None and self._loopback and not keys.ever():
             _refuse_other_names(host)
             return Caller(None)
-        raise HTTPException(
-            401,
-            f"send a key that is good as `Authorization: Bearer sr_…`; {HOW_TO_CREATE}",
-            {"WWW-Authenticate": "Bearer"},
-        )
+        raise _unauthorized(f"send a key that is good as `Authorization: Bearer sr_…`; {HOW_TO_CREATE}")
+
+
+def _unauthorized(message: str) -> HTTPException:
+    return HTTPException(401, message, {"WWW-Authenticate": "Bearer"})
 
 
 def _refuse_other_names(host: str) -> None:

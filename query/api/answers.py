@@ -64,60 +64,6 @@ class TurnsAnswer(BaseModel):
     results: list[Accepted | Rejected]
 
 
-class HitAnswer(BaseModel):
-    """One recalled turn, shown by its best chunk."""
-
-    tenant: str
-    session_id: str
-    turn_index: int
-    role: str
-    speaker: str | None
-    agent_id: str | None
-    source: str
-    tags: list[str]
-    metadata: dict[str, Any]
-    created_at: str | None
-    content: str
-    span: list[int]
-    score: float
-    confidence: float | None
-    vector_id: str
-
-
-class RecallAnswer(BaseModel):
-    """What recall found, best first, and how."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "query": "which port does the proxy use?",
-                    "hits": [
-                        TURN_EXAMPLE
-                        | {"speaker": None, "agent_id": None, "source": "push", "metadata": {}, "created_at": None}
-                        | {"span": [0, 48], "score": 0.81, "confidence": 0.62, "vector_id": "5a0c…"}
-                    ],
-                    "context": "assistant, time unknown, session deploy-7 turn 1\nThe proxy listens on 8443 …",
-                    "embedder": "all-MiniLM-L6-v2+multilingual-e5-small",
-                    "reranker": None,
-                    "degraded": [],
-                    "timings_ms": {"candidates": 12.1, "total": 40.2},
-                }
-            ]
-        }
-    )
-
-    query: str
-    hits: list[HitAnswer]
-    context: str
-    """A block for the prompt."""
-    embedder: str
-    reranker: str | None
-    degraded: list[str]
-    """What made the answer poorer than it could be."""
-    timings_ms: dict[str, float]
-
-
 class SessionAnswer(BaseModel):
     """A session, or as much of it as the filters keep."""
 

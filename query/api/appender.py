@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from threading import Thread
 
+from producers.connection import connect_briefly
 from producers.errors import StreamFull
 from producers.events import TurnEvent
 from producers.high_water import STEP_EVENTS
@@ -31,7 +32,8 @@ class Appender:
 
     def __init__(self, settings: Settings) -> None:
         patience = min(settings.append_timeout, PATIENCE_SECONDS)
-        self._stream = EventStream(settings.model_copy(update={"append_timeout": patience}))
+        hurried = settings.model_copy(update={"append_timeout": patience})
+        self._stream = EventStream(hurried, client=connect_briefly(settings))
         self._queue: SimpleQueue[Pushed | None] = SimpleQueue()
         self._held = 0
         self._thread = Thread(target=self._work, name="appender", daemon=True)

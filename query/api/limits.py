@@ -75,7 +75,7 @@ class Line:
         """
         with self._lock:
             if self._taken >= self._room:
-                raise too_many(f"{self._taken} {self._name} requests are under way already", self._wait())
+                raise too_many(f"{self._taken} {self._name} requests are under way already", self.wait())
             self._taken += 1
         context = copy_context()  # its log lines carry the request's id
 
@@ -98,7 +98,7 @@ class Line:
         with self._lock:
             self._taken -= 1
 
-    def _wait(self) -> float:
+    def wait(self) -> float:
         """Seconds until half of the line is done."""
         return self._taken / 2 * self._mean / self._at_once
 

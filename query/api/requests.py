@@ -11,7 +11,7 @@ from producers.errors import UsageError
 from producers.events import MAX_TURN_INDEX, Identifier, Role, TurnEvent
 from producers.recall_answers import Fact
 from producers.settings import Settings
-from query.counting import MAX_TEXT_CHARS, By
+from query.counting import By
 from query.history import MAX_SESSIONS as MOST_SESSIONS
 from query.history import MAX_TURNS as MOST_TURNS
 from query.history import SESSIONS_SHOWN
@@ -27,6 +27,8 @@ MAX_WIDE = 1000
 """As in the `wide` setting."""
 MAX_DEADLINE_MS = 600_000
 """A caller that would wait longer than ten minutes has a wrong number there."""
+MAX_COUNTED_CHARS = 4000
+"""Of a text in a URL, where a character takes up to twelve bytes: the server reads 64 KiB of a request's head."""
 MAX_TURNS = 1000
 """Turns in one body: what is validated at once."""
 _NUMBER = re.compile(r"\s*[-+]?[\d._]+(?:[eE][-+]?\d+)?\s*")
@@ -60,6 +62,15 @@ class RecentTurns(BaseModel):
 
     session_id: Identifier
     turns: int = Field(ge=1, le=MAX_RECENT)
+
+
+class TurnPlace(BaseModel):
+    """Where a turn stands in its conversation."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    session_id: Identifier
+    turn_index: int = Field(ge=0, le=MAX_TURN_INDEX)
 
 
 class RecallRequest(BaseModel):
@@ -110,8 +121,11 @@ class RecallRequest(BaseModel):
     until: Moment | None = None
     k: int = Field(5, ge=1, le=MAX_WIDE)
     wide: int | None = Field(None, ge=1, le=MAX_WIDE)
+    """Candidate turns before reranking; never fewer than `k`."""
     deadline_ms: int | None = Field(None, ge=1, le=MAX_DEADLINE_MS)
     explain: bool = False
+    why: TurnPlace | None = None
+    """A turn to account for, whether it is a hit or not."""
     as_of: Moment | None = None
     min_score: float | None = Field(None, ge=0, le=1)
     recency_weight: float | None = Field(None, ge=0, le=1)
@@ -139,12 +153,13 @@ class RecallRequest(BaseModel):
             self.query,
             scope,
             k=self.k,
-            wide=self.wide or max(settings.wide, self.k),
+            wide=max(self.wide or settings.wide, self.k),
             deadline_ms=self.deadline_ms or settings.deadline_ms,
             explain=self.explain,
             recency=Recency(weight, self.half_life_days or settings.half_life_days),
             min_score=settings.min_score if self.min_score is None else self.min_score,
             as_of=self.as_of,
+            why=None if self.why is None else (self.why.session_id, self.why.turn_index),
             neighbours=settings.neighbours if self.neighbours is None else self.neighbours,
             fold=self.fold,
             query_context=self.query_context,
@@ -224,7 +239,7 @@ class HistoryQuery(_Asked):
 class CountQuery(_Asked):
     """The query string of `GET /v1/count`."""
 
-    text: str = Field(min_length=1, max_length=MAX_TEXT_CHARS, examples=["timeout"])
+    text: str = Field(min_length=1, max_length=MAX_COUNTED_CHARS, examples=["timeout"])
     """What is said: no pattern, whatever its case and width."""
     sessions: tuple[Identifier, ...] = ()
     agents: tuple[Identifier, ...] = ()

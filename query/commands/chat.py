@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import secrets
+import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from producers.client import Producer
 from producers.errors import InvalidEvent, ModelError, UsageError
 from producers.settings import Settings
 from producers.terminal import CANNOT_RUN, DONE, IN_PART, Terminal, command, examples, plain
-from query.agent.loop import Chat, Display, Exchange
+from query.agent.loop import INTERRUPTED, Chat, Display, Exchange
 from query.agent.memory import DEFAULT_TENANT, Memory, Recalled
 from query.agent.model import ChatModel
 from query.agent.session import Session
@@ -72,12 +74,23 @@ def chat(terminal: Terminal, tenant: str | None, session: str | None, once: str 
     owner = DEFAULT_TENANT if tenant is None else tenant
     live = Session(settings, owner, session_id, is_new=session is None, is_remote=is_remote)
     with (
+        _ended_by_sigterm(),
         ChatModel(settings) as model,
         Memory(settings, tenant if is_remote else owner, session_id, k) as memory,
         _producer(settings) as producer,
     ):
         loop = Chat(settings, live, memory, model, producer)
         return _answer_once(terminal, loop, live, once) if once is not None else _talk(terminal, loop, live, producer)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """In order, so that what has come of an answer is kept."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(IN_PART))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _producer(settings: Settings) -> Producer:
@@ -173,8 +186,9 @@ def _shown(terminal: Terminal, loop: Chat, question: str) -> Exchange:
     if exchange.error is not None and not terminal.json:
         kept = "; what was said so far is kept" if exchange.answer_stored else ""
         terminal.note(f"error: {exchange.error}{kept}", style="red")
-    elif exchange.tag:
-        terminal.note(f"({exchange.tag}: {exchange.finish or 'Ctrl-C'})", style="yellow")
+    if exchange.error is None and exchange.tag:
+        why = "Ctrl-C" if exchange.tag == INTERRUPTED else exchange.finish
+        terminal.note(f"({exchange.tag}: {why})", style="yellow")
     return exchange
 
 

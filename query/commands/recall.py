@@ -14,6 +14,7 @@ from rich.table import Table
 
 from producers.errors import UsageError
 from producers.events import Role
+from producers.settings import Settings
 from producers.terminal import DONE, Terminal, command, examples, moment, plain
 from query.json_lines import read_rows
 from query.question import Question
@@ -98,17 +99,7 @@ def recall(
     settings = terminal.settings
     if (query is None) == (queries is None):
         raise UsageError("recall: give a QUERY or --queries FILE, one of them")
-    sizes: dict[str, Any] = {
-        "k": k,
-        "wide": max(settings.wide, k),
-        "deadline_ms": settings.deadline_ms,
-        "explain": explain,
-        "min_score": settings.min_score,
-        "recency": Recency(settings.recency_weight, settings.half_life_days),
-        "neighbours": settings.neighbours,
-        "fold": not no_fold,
-        "query_context_weight": settings.query_context_weight,
-    }
+    sizes = sizes_of(settings, k) | {"explain": explain, "fold": not no_fold}
     if queries is not None:
         others = {"as_of": as_of, "why": why, "query_context": query_context, "exclude_recent": exclude_recent}
         given = sorted(name for name, value in {**filters, **others}.items() if value)
@@ -129,6 +120,19 @@ def recall(
     else:
         show(terminal, answer)
     return DONE
+
+
+def sizes_of(settings: Settings, k: int) -> dict[str, Any]:
+    """What the settings say of a question."""
+    return {
+        "k": k,
+        "wide": max(settings.wide, k),
+        "deadline_ms": settings.deadline_ms,
+        "min_score": settings.min_score,
+        "recency": Recency(settings.recency_weight, settings.half_life_days),
+        "neighbours": settings.neighbours,
+        "query_context_weight": settings.query_context_weight,
+    }
 
 
 def answer_file(terminal: Terminal, queries: Path, sizes: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ import httpx
 import pytest
 from test_throughput import WORDS
 
-from system import Cli, up
+from system import READY_SECONDS, Cli, up
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
@@ -106,7 +106,9 @@ def test_a_hundred_push_and_twenty_recall(tmp_path: Path, embedder: str, reranke
     cli = Cli(tmp_path / "data", models | {"SCOPE_RECALL_SERVE": "true", "SCOPE_RECALL_API_PORT": "0"})
     with up(cli):
         url = cli.run("status", "--json").json["api"]["url"]
-        assert httpx.get(f"{url}/readyz", timeout=60).status_code == 200
+        until = time.monotonic() + READY_SECONDS
+        while (answer := httpx.get(f"{url}/readyz", timeout=60)).status_code != 200:  # models are still loaded
+            assert time.monotonic() < until, answer.text
         pushed, recalled = asyncio.run(load(url))
         print(f"\n{embedder}, {PUSHING} pushing, {RECALLING} recalling, {SECONDS:.0f} s")
         print(pushed.line("push"))

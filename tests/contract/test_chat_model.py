@@ -47,11 +47,12 @@ def test_pieces_come_as_they_are_said(server: ChatServer) -> None:
 @pytest.mark.parametrize(
     ("behave", "said"),
     [
-        (streams(delta("no end is said")), "no end is said"),
+        (streams(delta("no DONE is "), delta("said", finish_reason="stop")), "no DONE is said"),
+        (streams(delta("no reason is said", finish_reason=""), b"data: [DONE]\n\n"), "no reason is said"),
         (fails(200, {"choices": [{"message": {"content": "all at once"}}]}), "all at once"),
-        (streams(b": alive\n\n", delta("late"), pause=0.01), "late"),
+        (streams(b": alive\n\n", delta("late", finish_reason="stop"), pause=0.01), "late"),
     ],
-    ids=["no DONE", "no stream", "keep-alive"],
+    ids=["no DONE", "no reason", "no stream", "keep-alive"],
 )
 def test_servers_of_every_kind_are_understood(server: ChatServer, behave: Callable[[Any], None], said: str) -> None:
     server.behave = behave
@@ -77,6 +78,7 @@ def test_servers_of_every_kind_are_understood(server: ChatServer, behave: Callab
             ModelAway,
             "while it answered: GPU lost",
         ),
+        (streams(delta("half an ans", finish_reason="")), ModelAway, "closed the connection before its end"),
         (breaks_off(delta("half an ans")), ModelAway, r"the connection broke off \(RemoteProtocolError\)"),
     ],
 )

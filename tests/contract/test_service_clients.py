@@ -62,6 +62,7 @@ def test_a_recall_sends_every_option_and_gives_a_typed_answer(service: Service, 
             since=moment,
             k=3,
             fold=False,
+            why=("a", 7),
         )
         assert (answer.context, answer.hits[0].session_id, answer.hits[0].turn_index) == ("<port?>", "s", 3)
         assert answer.later == {"x": 1}, "a field of a later version is kept"
@@ -80,6 +81,7 @@ def test_a_recall_sends_every_option_and_gives_a_typed_answer(service: Service, 
             "since": "2026-01-31T00:00:00+00:00",
             "k": 3,
             "fold": False,
+            "why": {"session_id": "a", "turn_index": 7},
         },
         {"query": "bare"},
     ]
@@ -164,7 +166,13 @@ def test_each_refusal_is_told_by_what_it_is(
 
 def test_the_field_that_is_wrong_is_named(service: Service, client_of: Callable[..., Any]) -> None:
     with client_of(service.url) as client:
-        for options, field in (({"k": 0}, "k"), ({"sessions": "ops"}, "sessions"), ({"tenant": "\ud800"}, "tenant")):
+        for options, field in (
+            ({"k": 0}, "k"),
+            ({"sessions": "ops"}, "sessions"),
+            ({"tenant": "\ud800"}, "tenant"),
+            ({"why": "s:1"}, "why"),
+            ({"exclude_recent": ["s"]}, "exclude_recent"),
+        ):
             with pytest.raises(InvalidRequest) as caught:
                 client.recall("port?", **options)
             assert caught.value.field == field
@@ -232,7 +240,7 @@ def test_a_service_that_is_away_is_named_with_what_to_do(client_of: Callable[...
         assert time.monotonic() - started < 2
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8420", "ftp://host", "http://", "http://user:hunter2@", "http://[::1"])
+@pytest.mark.parametrize("url", ["127.0.0.1:8420", "ftp://host", "http://", "http://user:hunter2@", "http://[::1", ""])
 def test_a_url_or_key_that_cannot_be_right_is_refused_at_once(url: str) -> None:
     for make in (RecallClient, AsyncRecallClient, Producer, AsyncProducer):
         with pytest.raises(UsageError) as caught:
@@ -241,6 +249,20 @@ def test_a_url_or_key_that_cannot_be_right_is_refused_at_once(url: str) -> None:
         with pytest.raises(UsageError, match="api_key") as caught:
             make("http://127.0.0.1:8420", api_key="hunter2\n")
         assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e12, 0, -1, float("nan"), "soon"])
+def test_a_time_that_nobody_can_wait_is_refused(client_of: Callable[..., Any], service: Service, timeout: Any) -> None:
+    with client_of(service.url) as client, pytest.raises(UsageError, match=r"timeout = .*: seconds above 0 are due"):
+        client.recall("port?", timeout=timeout)
+
+
+def test_a_closed_client_says_so(client_of: Callable[..., Any], service: Service) -> None:
+    with client_of(service.url) as client:
+        client.recall("port?")
+        client.close()
+        with pytest.raises(UsageError, match="this client is closed"):
+            client.recall("port?")
 
 
 def test_many_threads_share_one_client(service: Service) -> None:

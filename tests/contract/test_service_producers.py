@@ -15,6 +15,7 @@ from producers.errors import (
     ServiceAway,
     TurnsRejected,
     UnexpectedAnswer,
+    UsageError,
 )
 
 pytestmark = pytest.mark.contract
@@ -101,6 +102,31 @@ def test_what_is_added_is_pushed_in_batches_and_at_the_end(service: Service, pro
         with pytest.raises(InvalidEvent, match="role: input should be"):
             producer.add(turn(0, role="robot"))
     assert len(service.turns) == 501
+
+
+@pytest.mark.parametrize(("turns", "got"), [(None, "NoneType"), ("hello", "str"), (b"hello", "bytes"), (5, "int")])
+def test_what_is_neither_a_turn_nor_several_is_refused_whole(
+    service: Service, producer_of: Callable[..., Any], turns: Any, got: str
+) -> None:
+    with (
+        producer_of(service.url) as producer,
+        pytest.raises(InvalidEvent, match=f"^turns: a turn or a list of turns is due, got {got}$"),
+    ):
+        producer.push(turns)
+    assert service.bodies == []
+
+
+def test_a_closed_producer_takes_nothing_and_may_be_closed_again(
+    service: Service, producer_of: Callable[..., Any]
+) -> None:
+    with producer_of(service.url) as producer:
+        producer.add(turn(0))
+        producer.close()
+        assert len(service.turns) == 1
+        for call in (lambda: producer.push(turn(1)), lambda: producer.add(turn(1)), lambda: producer.flush()):
+            with pytest.raises(UsageError, match="this client is closed"):
+                call()
+    assert len(service.turns) == 1
 
 
 def test_what_could_not_be_flushed_is_still_held(service: Service, producer_of: Callable[..., Any]) -> None:

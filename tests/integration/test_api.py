@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +17,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from query.api.app import create_app
-from query.recall import Recaller
+from query.question import Question
+from query.recall import Answer, Recaller
 from served import LOOPBACK, fill, served, settings_of
 from system import Cli
 
@@ -50,18 +52,63 @@ def test_the_process_is_healthy(client: httpx.Client) -> None:
     assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
 
 
-@pytest.mark.parametrize("options", [{}, {"k": 1, "explain": True, "exclude_sessions": ["food"]}], ids=["few", "many"])
+MANY = {
+    "k": 1,
+    "wide": 1,
+    "explain": True,
+    "exclude_sessions": ["food"],
+    "neighbours": 1,
+    "fold": False,
+    "why": {"session_id": "desk", "turn_index": 0},
+}
+AS_OPTIONS = "-k 1 --wide 1 --explain --exclude-session food --neighbours 1 --no-fold --why desk:0".split()
+
+
+@pytest.mark.parametrize("options", [{}, MANY], ids=["few", "many"])
 def test_the_service_answers_what_the_command_answers(
     client: httpx.Client, filled: Path, options: dict[str, Any]
 ) -> None:
     answer = client.post("/v1/recall", json={**QUESTION, **options})
     assert answer.status_code == 200
-    given = ["--exclude-session", "food", "-k", "1", "--explain"] if options else []
+    given = AS_OPTIONS if options else []
     said = Cli(filled).run("recall", QUESTION["query"], "--tenant", "acme", "--json", *given).json
     found = answer.json()
     assert {hit["tenant"] for hit in found["hits"]} == {"acme"}
     assert found.pop("timings_ms").keys() == said.pop("timings_ms").keys()
     assert found == said
+    assert [one["verdict"] for one in found.get("why", [])] == (["outside the wide pass"] if options else [])
+
+
+def test_the_answer_has_the_fields_that_are_described(app_client: TestClient) -> None:
+    schemas = app_client.get("/openapi.json").json()["components"]["schemas"]
+    found = app_client.post("/v1/recall", json={**QUESTION, **MANY}).json()
+    for name, one in (("RecallAnswer", found), ("HitAnswer", found["hits"][0]), ("WhyAnswer", found["why"][0])):
+        assert one.keys() == schemas[name]["properties"].keys()
+
+
+def test_k_is_not_bound_by_a_smaller_wide(app_client: TestClient) -> None:
+    assert app_client.post("/v1/recall", json={**QUESTION, "wide": 1}).status_code == 200
+
+
+def test_what_a_question_waits_in_line_is_taken_off_its_deadline(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[int] = []
+    answer = Recaller.recall
+
+    def slow(recaller: Recaller, question: Question) -> Answer:
+        left.append(question.deadline_ms)
+        time.sleep(0.4)
+        return answer(recaller, question)
+
+    monkeypatch.setattr(Recaller, "recall", slow)
+    settings = settings_of(filled).model_copy(update={"api_recalls": 1})
+    with TestClient(create_app(settings), LOOPBACK) as client, ThreadPoolExecutor(3) as callers:
+        asked = [callers.submit(client.post, "/v1/recall", json={**QUESTION, "deadline_ms": 700}) for _ in range(3)]
+        answers = sorted((one.result() for one in asked), key=lambda one: one.status_code)
+    assert [one.status_code for one in answers] == [200, 200, 429]
+    assert "deadline_ms = 700" in answers[2].json()["error"]
+    assert int(answers[2].headers["retry-after"]) >= 1
+    assert left[0] > 600
+    assert 0 < left[1] < 350
 
 
 def test_many_callers_at_once_each_get_their_own_answer(client: httpx.Client) -> None:
@@ -105,7 +152,8 @@ def test_it_starts_before_anything_is_stored_and_answers_once_something_is(tmp_p
         ({"since": "2026-02-01T00:00:00Z", "until": "2026-01-01T00:00:00Z"}, "since 2026-02-01T00:00:00+00:00 is not"),
         ({"k": 0}, "k: input should be greater than or equal to 1, got 0"),
         ({"k": True}, "k: input should be a valid integer, got True"),
-        ({"k": 8, "wide": 5}, "k = 8: must be from 1 to the wide pass of 5"),
+        ({"why": {"session_id": "ops"}}, "why.turn_index: missing"),
+        ({"reranker": "none"}, "reranker: unknown field; /openapi.json lists them"),
         ({"wide": 1001}, "wide: input should be less than or equal to 1000, got 1001"),
         ({"deadline_ms": 10**400}, "deadline_ms: input should be less than or equal to 600000"),
         ({"explain": "yes"}, "explain: input should be a valid boolean, got 'yes'"),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from chat_server import ANSWER, ChatServer, chat_server
 from chatting import FACT, Quiet, ask, cli, pushed, run, stored
-from fake_service import Service
+from fake_service import Service, served
 from producers.api_file import API_FILE, announce
 from producers.settings import Settings
+from query.api.app import create_app
 from stepped import Stepped, turn
 
 pytestmark = pytest.mark.integration
@@ -81,9 +83,32 @@ def test_turns_that_cannot_be_seen_are_not_replaced(live_settings: Settings, ser
 
 
 def test_history_is_bounded_and_keeps_the_newest(live_settings: Settings, server: ChatServer) -> None:
-    ask(live_settings, server, "a" * 50, "b" * 50, "c", chat_history_chars=50 + 2 * len(ANSWER))
+    bound = 50 + 2 * len(ANSWER)
+    ask(live_settings, server, "a" * 50, "b" * 50, "c", chat_history_chars=bound)
     contents = [message["content"] for message in server.requests[-1]["messages"][1:]]
-    assert contents == ["b" * 50, ANSWER, "c"]
+    assert contents == ["b" * (bound // 2) + " […]", ANSWER, "c"], "one long turn is cut, so that others have room"
+    ask(live_settings, server, "a", "b", chat_history_chars=0)
+    assert [message["content"] for message in server.requests[-1]["messages"][1:]] == ["b"]
+
+
+@pytest.mark.parametrize("by_service", [False, True], ids=["process", "service"])
+def test_what_the_prompt_no_longer_holds_of_a_session_is_recalled(
+    system: Stepped, server: ChatServer, by_service: bool
+) -> None:
+    ask(system.settings, server, FACT, *(f"remark {number}" for number in range(5)), session="s1")
+    system.settle()
+    with ExitStack() as running:
+        if by_service:
+            held = announce(system.settings.data_dir, running.enter_context(served(create_app(system.settings))))
+            assert held is not None
+            running.callback(held.close)
+        (exchange,) = ask(system.settings, server, "who is my dentist?", session="s1", chat_history_chars=100)
+    assert exchange.recalled.by == ("service" if by_service else "process")
+    contents = {message["content"] for message in server.requests[-1]["messages"][1:]}
+    recalled = [hit.content for hit in exchange.recalled.hits]
+    assert FACT in recalled
+    assert "remark 4" in contents
+    assert not contents & set(recalled) - {ANSWER}, "and what it holds is not"
 
 
 def test_the_service_that_runs_is_asked_and_the_stores_are_left_alone(
@@ -95,8 +120,14 @@ def test_the_service_that_runs_is_asked_and_the_stores_are_left_alone(
     held.close()
     assert (result.code, result.json["recalled_by"]) == (0, "service"), result.err
     assert result.json["recalled"][0]["session_id"] == "s"
-    asked = {"query": "port?", "tenant": "default", "exclude_sessions": ["s1"], "k": 3, "deadline_ms": 5000}
-    assert service.bodies[-1] == asked
+    recent = [{"session_id": "s1", "turns": 1}]  # the question itself
+    assert service.bodies[-1] == {
+        "query": "port?",
+        "tenant": "default",
+        "exclude_recent": recent,
+        "k": 3,
+        "deadline_ms": 5000,
+    }
     assert "<port?>" in server.prompt
     assert len(pushed(live_settings)) == 2
 

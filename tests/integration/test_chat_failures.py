@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from chat_server import ANSWER, ChatServer, breaks_off, chat_server, delta, fails, hangs, streams
-from chatting import FACT, ask, cli, pushed, run
+from chatting import FACT, Quiet, ask, cli, pushed, run
 from producers.settings import Settings
 
 pytestmark = pytest.mark.integration
@@ -55,6 +55,7 @@ def test_with_json_a_failure_is_an_object_with_what_was_stored(live_settings: Se
     assert (result.json["answer"], result.json["type"]) == ("", "ModelAway")
     assert "HTTP 500" in result.json["error"]
     assert result.json["stored"] == {"user": True, "assistant": False}
+    assert "Ctrl-C" not in result.err
 
 
 @pytest.mark.parametrize(
@@ -62,9 +63,11 @@ def test_with_json_a_failure_is_an_object_with_what_was_stored(live_settings: Se
     [
         (breaks_off(delta("half an ans")), "half an ans", "incomplete"),
         (hangs(delta("and then")), "and then", "incomplete"),
+        (streams(delta("no end is said")), "no end is said", "incomplete"),
+        (streams(delta("let me look", finish_reason="tool_calls")), "let me look", "incomplete"),
         (streams(delta("too long", finish_reason="length")), "too long", "incomplete"),
         (streams(delta("whole", finish_reason="stop")), "whole", None),
-        (streams(delta("with a \x00 in it")), "with a \ufffd in it", None),
+        (streams(delta("with a \x00 in it", finish_reason="stop")), "with a \ufffd in it", None),
     ],
 )
 def test_what_was_said_before_an_answer_broke_off_is_kept_with_a_tag(
@@ -75,6 +78,19 @@ def test_what_was_said_before_an_answer_broke_off_is_kept_with_a_tag(
     assert exchange.answer_stored
     event = pushed(live_settings)[-1]
     assert (event.role, event.content, event.tags) == ("assistant", said, (tag,) if tag else ())
+
+
+@pytest.mark.parametrize("end", [BrokenPipeError, SystemExit])
+def test_what_has_come_is_kept_when_the_reader_goes_or_the_program_ends(
+    live_settings: Settings, server: ChatServer, end: type[BaseException]
+) -> None:
+    def leave() -> None:
+        raise end
+
+    with pytest.raises(end):
+        ask(live_settings, server, "go on", display=Quiet(leave))
+    event = pushed(live_settings)[-1]
+    assert (event.role, event.content, event.tags) == ("assistant", ANSWER.split()[0] + " ", ("interrupted",))
 
 
 def test_an_answer_without_end_is_cut_at_the_largest_turn(live_settings: Settings, server: ChatServer) -> None:
@@ -127,6 +143,23 @@ def test_ctrl_c_stops_the_answer_keeps_it_and_not_the_program(live_settings: Set
     said = [(event.role, event.content, event.tags) for event in pushed(live_settings)]
     assert said[1] == ("assistant", "once upon a time", ("interrupted",))
     assert said[3] == ("assistant", ANSWER, ())
+
+
+def test_sigterm_keeps_what_has_come(live_settings: Settings, server: ChatServer) -> None:
+    server.behave = hangs(delta("once upon a time"))
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "query.entry", "chat", "--once", "a story"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=cli(live_settings, server).full_environment(),
+    )
+    assert process.stdout
+    assert process.stdout.read(16) == b"once upon a time"
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, b"Traceback" in err) == (1, False), err
+    said = [(event.role, event.content, event.tags) for event in pushed(live_settings)]
+    assert said[1] == ("assistant", "once upon a time", ("interrupted",))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from driven import Driven
 from fake_service import served
 from producers.client import AsyncProducer, Producer
-from producers.errors import ServiceAway, StreamAway
+from producers.errors import ServiceAway, StreamAway, UsageError
 from producers.recall_client import AsyncRecallClient, RecallClient
 from producers.settings import Settings
 from query.api.app import create_app
@@ -71,6 +71,15 @@ def test_while_redis_is_away_turns_wait_here_and_are_sent_when_it_is_back(
             system = Stepped(settings)
             system.settle()
             assert system.counts() == (1, 1, 1)
+
+
+def test_a_closed_producer_pushes_no_more(settings: Settings, producer_of: Callable[[Settings], Any]) -> None:
+    with producer_of(settings) as producer:
+        producer.push(said(0, "before"))
+        producer.close()
+        with pytest.raises(UsageError, match="this client is closed"):
+            producer.push(said(1, "after"))
+        assert producer.waiting == 1
 
 
 def test_without_a_spool_it_is_an_error_that_says_to_try_again(

@@ -70,6 +70,8 @@ def test_whoever_has_no_good_key_is_refused_before_the_body_is_read(filled: Path
         assert status(f"Bearer {text}") == status(f"bearer {text}") == 200
         for wrong in (None, "", text, "Bearer", f"Bearer {text}x", f"Bearer {text[:-1]}", f"Basic {text}", "Bearer ü"):
             assert status(wrong) == 401, wrong
+        twice = [*JSON.items(), *bearer(text).items(), *bearer(text).items()]
+        assert client.post("/v1/recall", json=QUESTION, headers=twice).status_code == 401, "two headers"
         assert status(None, body=b"not JSON") == 401, "the body is not even parsed"
         assert status(None, path="/v1/recall/") == status(None, path="/v1/nothing") == 401
         assert client.post("/v1/recall", json=QUESTION).headers["www-authenticate"] == "Bearer"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -150,6 +152,26 @@ def test_while_redis_is_away_turns_are_spooled_and_without_room_refused(
         refused = asking(**away, **settings).post("/v1/turns", json=turn(1))
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
     assert spooled(shared_settings.model_copy(update=away)).events == 1
+
+
+@pytest.fixture
+def hanging() -> Iterator[str]:
+    """The URL of a Redis that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
+
+
+def test_a_redis_that_hangs_costs_a_caller_a_second_and_no_turn(
+    asking: Callable[..., TestClient], shared_settings: Settings, hanging: str
+) -> None:
+    client = asking(redis_url=hanging)
+    for ask, code in ((lambda: client.post("/v1/turns", json=turn()), 202), (lambda: client.get("/v1/status"), 200)):
+        started = time.monotonic()
+        answer = ask()
+        assert time.monotonic() - started < 5
+        assert answer.status_code == code
+    assert any("no Redis at" in line for line in answer.json()["degraded"])
+    assert spooled(shared_settings.model_copy(update={"redis_url": hanging})).events == 1
 
 
 def test_what_many_push_at_once_is_all_there_once_and_in_each_ones_order(

@@ -57,6 +57,7 @@ def test_a_producer_loads_nothing_heavy(module: str) -> None:
 
 def test_the_command_loads_nothing_heavy_before_a_subcommand_is_used() -> None:
     assert loaded_by("import query.cli").isdisjoint(HEAVY)
+    assert "click" not in loaded_by("import query.entry"), "Ctrl-C is understood before it is loaded"
 
 
 @pytest.mark.parametrize("path", MODULES + TESTS, ids=relative)

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 
 from query.api.access import Caller, needs
-from query.api.answers import RecallAnswer, documented
+from query.api.answers import documented
+from query.api.limits import too_many
+from query.api.recall_answers import RecallAnswer
 from query.api.requests import RecallRequest
 from query.api.service import Service
+from query.question import Question
+from query.recall import Answer
 
 
 def recall_routes(service: Service) -> APIRouter:
     """The routes."""
     router = APIRouter(tags=["recall"])
+
+    def answer_in_time(question: Question, asked: float) -> Answer:
+        """What it has waited in line is taken off its time: the deadline is the caller's."""
+        left = question.deadline_ms - round((time.monotonic() - asked) * 1000)
+        if left <= 0:
+            message = f"its turn did not come within deadline_ms = {question.deadline_ms}; others are answered first"
+            raise too_many(message, service.recalls.wait())
+        return service.recall(replace(question, deadline_ms=left))
 
     @router.post(
         "/v1/recall",
@@ -23,7 +38,7 @@ def recall_routes(service: Service) -> APIRouter:
     async def recall(body: RecallRequest, caller: Caller = needs("recall")) -> Response:
         """The turns that answer the question, within one tenant, with a block of context for a prompt."""
         question = body.question(caller.tenant(body.tenant), service.settings)
-        answer = await service.recalls.run(service.recall, question)
+        answer = await service.recalls.run(answer_in_time, question, time.monotonic())
         return JSONResponse(answer.as_json())
 
     return router

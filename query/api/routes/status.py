@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 
+from producers.connection import connect_briefly
 from query.api.access import Caller, needs
 from query.api.answers import Responses, documented
 from query.api.service import Service
@@ -21,6 +22,7 @@ def status_routes(service: Service) -> APIRouter:
     @router.get("/v1/status", response_model=None, responses=documented(answers, body=False))
     async def status(_: Caller = needs("admin")) -> Response:
         """Streams, queues, workers, stores and what is degraded: of the whole system, not of one tenant."""
-        return JSONResponse(await service.statuses.run(gather_status, service.settings))
+        client = connect_briefly(service.settings)  # one request waits for the other
+        return JSONResponse(await service.statuses.run(gather_status, service.settings, client))
 
     return router
