@@ -209,13 +209,13 @@ def test_hashes_uuids_and_images_stay(commit: bytes, identifier: UUID, image: by
 PARTS = st.sampled_from([*SECRETS, *NAMED, "password=", "://a:", "@", "Bearer ", '"', "\n", " ", "hunter2"])
 
 
-@given(st.text() | st.lists(PARTS | st.text(max_size=5), max_size=9).map("".join))
+@given(st.text(max_size=40) | st.lists(PARTS | st.text(max_size=5), max_size=3).map("".join))
 def test_redacting_twice_changes_nothing_more(text: str) -> None:
     assert redacted(redacted(text)) == redacted(text)
 
 
 @pytest.mark.parametrize(
-    "part", ["sk-", "a1-", "://a:", "token: '", "-----BEGIN PRIVATE KEY-----\n", "eyJ", "M", "a.b"]
+    "part", ["sk-", "a1-", "AKIA" + "A1" * 8, "://a:", "token: '", "-----BEGIN PRIVATE KEY-----\n", "eyJ", "M", "a.b"]
 )
 def test_a_long_text_takes_no_long_time(part: str) -> None:
     started = time.process_time()
