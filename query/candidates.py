@@ -6,6 +6,8 @@ neither be returned nor bend the scores of the others.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -56,36 +58,46 @@ class CandidateSearch:
         self._embedder = embedder
         self._completeness = Completeness(catalog, vectors, space)
 
-    def gather(self, text: str, scope: Scope, wide: int, in_context: InContext | None = None) -> Pool:
-        """Candidates for `wide` turns from each leg, and their neighbours. A leg that fails stays out, and `degraded`
-        says so.
+    def gather(
+        self, text: str, scope: Scope, wide: int, in_context: InContext | None = None, look_by: float = math.inf
+    ) -> Pool:
+        """Candidates for `wide` turns from each leg, and their neighbours. A leg that fails stays out, and when the
+        searches end after `look_by`, a `time.monotonic()` value, less is looked at; `degraded` says so.
 
         Raises what the lexical leg raised when no leg is left.
         """
         pool = Pool()
         limit = wide * CHUNKS_PER_TURN
         vector = self._question_vector(text, in_context, pool)
-        dense: dict[str, float] = {}
+        near: list[Candidate] = []
         if vector is not None:
             try:
                 how = self._catalog.spaces.search(self._space)  # the job `index` changes it while this process runs
-                near = leading(self._vectors.dense(self._space, vector, scope, limit, how), wide * LEG_TURNS)
-                dense = {one.vector_id: one.score for one in near}
+                near = self._vectors.dense(self._space, vector, scope, limit, how)
                 pool.dense = {}
             except ScopeRecallError as error:
                 pool.degraded.append(f"dense: {error}; the answer is from the lexical search alone")
-        lexical: list[str] = []
+        sharing: list[Candidate] = []
         try:
-            sharing = leading(self._vectors.lexical(self._space, text, scope, limit), wide * LEG_TURNS)
-            lexical = [one.vector_id for one in sharing]
+            sharing = self._vectors.lexical(self._space, text, scope, limit)
         except ScopeRecallError as error:
             if pool.dense is None:
                 raise
             pool.degraded.append(f"lexical: {error}; the candidates are from the dense search alone")
+        late = time.monotonic() > look_by
+        turns = wide if late else wide * LEG_TURNS
+        dense = {one.vector_id: one.score for one in leading(near, turns)}
+        lexical = [one.vector_id for one in leading(sharing, turns)]
         ids = list(dict.fromkeys([*dense, *lexical]))
         pool.chunks = self._catalog.hydrate(ids, scope, self._space)
-        self._look_around(pool, scope, {*list(dense)[:wide], *lexical[:wide]})
-        self._keep_hydrated(pool, dense, vector)
+        if late:
+            pool.degraded.append(
+                f"candidates: the searches took long, so each brought {wide} turns instead of {wide * LEG_TURNS}, "
+                "not compared by the other, and ranked without what stands around them. Raise deadline_ms"
+            )
+        else:
+            self._look_around(pool, scope, {*list(dense)[:wide], *lexical[:wide]})
+        self._keep_hydrated(pool, dense, None if late else vector)
         missing = self._completeness.problem(suspicious=not ids)
         unfiltered = self._completeness.filter_problem(scope)
         pool.degraded += [problem for problem in (missing, unfiltered) if problem]
@@ -111,9 +123,11 @@ class CandidateSearch:
 
     def _keep_hydrated(self, pool: Pool, dense: dict[str, float], vector: np.ndarray | None) -> None:
         """Drop ghosts, and give the other candidates the exact cosine that the dense leg would have given them."""
-        if pool.dense is None or vector is None:
+        if pool.dense is None:
             return
         pool.dense = {key: score for key, score in dense.items() if key in pool.chunks}
+        if vector is None:  # no time: of the others nothing is known, which counts as the lowest
+            return
         missing = [key for key in pool.chunks if key not in pool.dense]
         for key, stored in self._vectors.vectors_of(self._space, missing).items():
             pool.dense[key] = float(stored @ vector)

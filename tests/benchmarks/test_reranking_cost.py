@@ -72,7 +72,7 @@ def test_a_pool_against_encoding_its_chunks(name: str) -> None:
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Memory:
     """Conversations of people and agents, 40 turns each, all in one tenant."""
-    memory = Memory(load_settings(data_dir=tmp_path_factory.mktemp("deadline"), embedder="minilm", reranker="none"))
+    memory = Memory(load_settings(data_dir=tmp_path_factory.mktemp("deadline"), reranker="none"))
     events = [
         event.model_copy(
             update={
@@ -85,7 +85,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Memory:
     ]
     for first in range(0, len(events), 500):
         memory.store(*events[first : first + 500])
-    memory.vectors.optimize(memory.space, keep_versions=timedelta(0))  # as the job `index` leaves it
+    memory.vectors.optimize(memory.space, keep_versions=timedelta(hours=1))  # as the job `index` leaves it
     return memory
 
 
