@@ -125,10 +125,20 @@ def test_a_spent_deadline_keeps_the_fused_order_and_says_how_many_were_left_out(
 ) -> None:
     memory.store(*[turn(f"heron number {n}", n) for n in range(8)])
     fused = contents(memory.ask("heron", k=8))
+    monkeypatch.setattr("query.recall.SEARCH_SHARE", 1e6)
     late = memory.settings.model_copy(update={"reranker": "late-interaction"})
     answer = memory.ask("heron", settings=late, k=8, deadline_ms=1)
     assert contents(answer) == fused
     assert "8 of 8 candidates were not reached within 1 ms" in answer.degraded[0]
+
+
+def test_searches_that_take_too_much_of_the_deadline_are_followed_by_less_and_said(memory: Memory) -> None:
+    memory.store(*[turn(f"heron number {n}", n) for n in range(8)])
+    answer = memory.ask("heron number 5", k=8, deadline_ms=1)
+    assert contents(answer)[0] == "heron number 5"
+    assert len(answer.hits) == 8
+    assert answer.degraded[0].startswith("candidates: the searches took long, so each brought 50 turns instead of 100")
+    assert memory.ask("heron number 5", k=8, deadline_ms=60_000).degraded == []
 
 
 def test_a_vector_whose_turn_was_replaced_is_never_returned(memory: Memory) -> None:
