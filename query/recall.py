@@ -37,8 +37,8 @@ from workers.stores.vectors import VectorStore
 
 DEADLINE_RESERVE = 0.02
 """Seconds kept back from reranking for the steps after it."""
-SEARCH_SHARE = 0.3
-"""Of the deadline: when the searches alone took more, the turns around their finds are not looked at."""
+LOOK_SECONDS = 0.14
+"""What looking around the finds of the searches takes, three other callers beside it; with less left it is not done."""
 SEARCHES = 2
 """Wide passes at once in a process: one computes while the other waits for its stores. With more they wait for the
 interpreter at each row and each layer of a model: of four callers the slowest twentieth took 244 ms instead of 212."""
@@ -143,12 +143,13 @@ class Recaller:
         with loading.stage("load"):
             models = self._current.models()
             models.load(question.text)
+            self._vectors.open(models.space)
         newest = [(recent.session_id, recent.turns) for recent in question.exclude_recent]
         question = replace(question, scope=self._catalog.newest_hidden(question.scope, newest, question.seen.until_us))
         search = CandidateSearch(self._catalog, self._vectors, models.space, models.embedder)
         # Loading is paid once by a process, so it is not taken out of the question's time.
         clock = Stopwatch(question.deadline_ms / 1000)
-        look_by = clock.deadline - (1 - SEARCH_SHARE) * question.deadline_ms / 1000
+        look_by = clock.deadline - LOOK_SECONDS
         with clock.stage("candidates"), self._searches.place(look_by):
             pool = search.gather(question.text, question.seen, question.wide, question.in_context, look_by)
         with clock.stage("fusion"):

@@ -125,7 +125,7 @@ def test_a_spent_deadline_keeps_the_fused_order_and_says_how_many_were_left_out(
 ) -> None:
     memory.store(*[turn(f"heron number {n}", n) for n in range(8)])
     fused = contents(memory.ask("heron", k=8))
-    monkeypatch.setattr("query.recall.SEARCH_SHARE", 1e6)
+    monkeypatch.setattr("query.recall.LOOK_SECONDS", -60.0)
     late = memory.settings.model_copy(update={"reranker": "late-interaction"})
     answer = memory.ask("heron", settings=late, k=8, deadline_ms=1)
     assert contents(answer) == fused

@@ -6,6 +6,7 @@ It can be rebuilt from the catalog at any time, and says nothing final: every ca
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from producers.crash_points import Point, reached
-from producers.errors import PoisonError
+from producers.errors import PoisonError, StoreUnavailable
 from workers.stores.index_search import DEFAULT_SEARCH, IndexSearch
 from workers.stores.lance_connection import CacheBytes, LanceConnection
 from workers.stores.lance_erasure import NO_ROW, drop_history, erase_rows
@@ -79,6 +80,14 @@ class VectorStore:
     def connect(self) -> None:
         """Load LanceDB and connect now rather than when first used; makes the folder."""
         self._lance.connect()
+
+    def open(self, space: Space) -> None:
+        """Load LanceDB and open the space's table now rather than at the first search; creates nothing.
+
+        What is wrong with the table is for the search to say.
+        """
+        with suppress(StoreUnavailable):
+            self._lance.read(space, lambda table: None, None)
 
     def upsert(self, space: Space, rows: Sequence[VectorRow]) -> None:
         """Insert the rows, or replace those of the same `vector_id`; repeating it changes nothing.
