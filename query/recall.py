@@ -150,7 +150,7 @@ class Recaller:
         # Loading is paid once by a process, so it is not taken out of the question's time.
         clock = Stopwatch(question.deadline_ms / 1000)
         look_by = clock.deadline - LOOK_SECONDS
-        with clock.stage("candidates"), self._searches.place(look_by):
+        with clock.stage("candidates"), self._searches.place(clock.deadline):
             pool = search.gather(question.text, question.seen, question.wide, question.in_context, look_by)
         with clock.stage("fusion"):
             features = features_of(question.text, pool, self._words)
