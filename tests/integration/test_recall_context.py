@@ -201,14 +201,14 @@ def test_hits_stand_alone_when_their_neighbours_cannot_be_read(talk: Memory, mon
 
 def test_the_command_takes_all_of_it_for_one_question_and_for_a_file(talk: Memory, tmp_path: Path) -> None:
     cli = Cli(talk.settings.data_dir)
-    asked = ("recall", "where does the heron wait", "--tenant", "t", "-k", "2", "--neighbours", "1")
+    asked = ("recall", "where does the heron wait", "--tenant", "t", "-k", "1", "--neighbours", "1")
     said = cli.run(*asked, "--no-fold", "--exclude-recent", "a:3", "--exclude-recent", "b:2", "--json").json
-    assert [hit["turn_index"] for hit in said["hits"]] == [2, 0]
+    assert [hit["turn_index"] for hit in said["hits"]] == [2]
     assert [one["turn_index"] for one in said["around"]] == [1]
     line = {"query_id": "q", "query": "where does the heron wait", "tenant": "t", "exclude_recent": ["a:3", "b:2"]}
     questions = tmp_path / "questions.jsonl"
     questions.write_text(json.dumps(line))
-    answer = cli.run("recall", "--queries", str(questions), "--neighbours", "1", "-k", "2").json
+    answer = cli.run("recall", "--queries", str(questions), "--neighbours", "1", "-k", "1").json
     assert answer == {"query_id": "q"} | {name: said[name] for name in ("hits", "degraded", "around", "context")}
     refused = cli.run("recall", "heron", "--tenant", "t", "--exclude-recent", "a")
     assert (refused.code, refused.err) == (2, "error: exclude_recent 'a': SESSION:N is due, such as deploy-7:20\n")
