@@ -6,25 +6,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from query.api.answers import StoredTurnAnswer
 from query.api.requests import TURN_EXAMPLE
 from query.why import Verdict
 
 
-class HitAnswer(BaseModel):
-    """One recalled turn, shown by its best chunk."""
+class HitAnswer(StoredTurnAnswer):
+    """One recalled turn, shown by its best chunk: `content` is what was found of it, from `span[0]` to `span[1]`."""
 
-    tenant: str
-    session_id: str
-    turn_index: int
-    role: str
-    speaker: str | None
-    agent_id: str | None
-    source: str
-    tags: list[str]
-    metadata: dict[str, Any]
-    created_at: str | None
-    content: str
-    """The part of the turn that was found, from `span[0]` to `span[1]`."""
     span: list[int]
     chunk_index: int
     total_chunks: int
