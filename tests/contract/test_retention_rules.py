@@ -59,6 +59,8 @@ def bury_all(catalog: Catalog, rules: Sequence[RetentionRule]) -> int:
     for span in catalog.retention.spans():
         while piece := catalog.retention.bury(rules, NOW, span, number, lambda *_: None):
             number, gone = piece.number, gone + piece.turns
+            if piece.last:
+                break
     return gone
 
 

@@ -60,6 +60,8 @@ def _bury(context: JobContext, rules: Sequence[RetentionRule], now: datetime, du
             if piece is None:
                 break
             number, turns, chunks = piece.number, turns + piece.turns, chunks + piece.chunks
+            if piece.last:
+                break
     return turns, chunks, True
 
 

@@ -66,6 +66,12 @@ class Buried:
     turns: int
     chunks: int
 
+    @property
+    def last(self) -> bool:
+        """Whether that was all. Who asks again judges the sessions anew, without what has gone: one of several sources
+        may then seem to have ended earlier, and a run would take more than its dry run counts."""
+        return self.turns < PIECE
+
 
 class Retention:
     """Retention over one catalog; each call is one transaction."""
