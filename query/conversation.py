@@ -5,7 +5,8 @@ from __future__ import annotations
 from workers.stores.catalog import StoredChunk
 from workers.stores.placed_turns import Place
 
-CONVERSATION = frozenset({"user", "assistant"})
+USER = "user"
+CONVERSATION = frozenset({USER, "assistant"})
 """Roles whose turns answer each other. Tool calls and their output do not: lifting those as well took R@5 from .56 to
 .44 on agent_claude_code_en."""
 LEAN_CHARS = 600

@@ -9,7 +9,7 @@ import numpy as np
 
 from query.bm25 import Document, bm25
 from query.candidates import Pool
-from query.conversation import CONVERSATION, FOLLOWING, LEAN_CHARS, PREVIOUS, SHARES, around, leans
+from query.conversation import CONVERSATION, FOLLOWING, LEAN_CHARS, PREVIOUS, SHARES, USER, around, leans
 from query.folding import plain
 from query.ranking import Features
 from query.words import WordCounts, Words
@@ -41,6 +41,8 @@ def features_of(question: str, pool: Pool, words: WordCounts) -> Features:
         previous=_leaned_on(first, position, PREVIOUS),
         following=_leaned_on(first, position, FOLLOWING),
         same=np.array([one.total_chunks == 1 and plain(one.text) == asked for one in first], np.bool_),
+        user=np.array([one.turn.role == USER for one in first], np.bool_),
+        index=np.array([one.turn_index for one in first], np.int64),
     )
 
 

@@ -3,7 +3,8 @@
     x     = z(cosine) + lexical · z(BM25 with neighbours) + length · z(log length)
     first = x on 0 to 1, + previous · that of the turn before, + following · that of the turn after, + 1 for a turn
             that is the question itself: whoever asks for a turn by its words means that one among its like
-    final = z(first) + rerank · z(reranker) + rerank_length · z(log length), over the best of the first stage
+    final = z(first) + rerank · z(reranker) + final_length · z(log length) + user · (1 for a user's turn)
+            - opening · z(log(1 + turn index)), over the best of the first stage
 
 z is (score - mean) / deviation over the candidates: scores of models of any scale can be added, a leg that is constant
 or empty says nothing, and one that stands out counts for as much as it stands out. Ranks instead (RRF) lose that: R@5
@@ -29,19 +30,25 @@ Scores = NDArray[np.float64]
 class Weights:
     """What each scoring counts for, against 1 for the cosine. Fitted on labelled sets; see `docs/recall.md`."""
 
-    lexical: float = 0.4
-    length: float = 0.0
+    lexical: float = 0.3
+    length: float = 0.2
     previous: float = 0.2
     following: float = 0.2
-    rerank: float = 0.8
-    rerank_length: float = 0.0
+    rerank: float = 0.5
+    final_length: float = 0.1
     """Length again, beside the reranker: a short turn has a good match for each word more easily than it says much."""
+    user: float = 0.5
+    """What people say of themselves and want is what is asked about later; an assistant's turns say it again."""
+    opening: float = 0.35
+    """A session opens with what it is about."""
 
 
 SPACED = Weights()
-UNSPACED = Weights(lexical=0.4, length=0.4, previous=0.15, following=0.1, rerank=0.6, rerank_length=0.2)
+UNSPACED = Weights(lexical=0.4, length=0.3, final_length=0.3, opening=0.0)
 """Of questions in scripts without spaces: their terms are characters and pairs, which say less than words."""
 UNSPACED_SCRIPTS = ("han", "kana", "thai")
+OPENING_TURNS = 8
+"""From this turn index on a session's turns are alike: the deep of a long run of tools is no worse than its middle."""
 
 
 def weights_for(question: str) -> Weights:
@@ -70,6 +77,10 @@ class Features:
     """The same of the turn after."""
     same: NDArray[np.bool_]
     """Whether the turn is the question, but for case, width and white space."""
+    user: NDArray[np.bool_]
+    """Whether the turn is a user's."""
+    index: NDArray[np.int64]
+    """The turn's index in its session."""
 
 
 @dataclass(frozen=True)
@@ -112,61 +123,78 @@ def first_stage(features: Features, weights: Weights = SPACED, best: int | None 
     for where, weight in around.values():
         score += weight * np.where(where >= 0, own[where], 0.0)
     score = unit(score + features.same)
+    opening = -np.log1p(np.clip(features.index, 0, OPENING_TURNS))
+    scaled["opening"] = standard(opening)
+    raw = {name: values for name, (values, _) in legs.items()} | {"opening": opening}
     found = []
     for at in _best_first(score, features.turns)[:best]:
         parts = {
-            name: Part(float(legs[name][0][at]), float(values[at]), ranks[name][at] if name in ranks else None)
+            name: Part(float(raw[name][at]), float(values[at]), ranks[name][at] if name in ranks else None)
             for name, values in scaled.items()
         }
         for name, (where, _) in around.items():
             if where[at] >= 0:
                 parts[name] = Part(float(own[where[at]]), float(own[where[at]]))
-        if features.same[at]:
-            parts["same"] = Part(1.0, 1.0)
+        for name, holds in (("same", features.same), ("user", features.user)):
+            if holds[at]:
+                parts[name] = Part(1.0, 1.0)
         found.append(Ranked(features.turns[at], features.best[at], float(score[at]), parts))
     return found
 
 
-def blend(first: Sequence[Ranked], reranked: Sequence[float | None], weights: Weights = SPACED) -> list[Ranked]:
-    """Blend a reranker's scores into the first stage's, which are given best first. None: not reached in time.
+def settle(
+    first: Sequence[Ranked], reranked: Sequence[float | None] | None = None, weights: Weights = SPACED
+) -> list[Ranked]:
+    """The final order of the first stage's best, which are given best first. None: without a reranker, and of a score:
+    not reached in time.
 
     Those it reached are ordered by the sum that this file begins with, over the reached; those it did not follow them
-    in first-stage order, since nothing it has not read may pass what it has. When it reached none, the first stage
-    stands. Raises ValueError for lengths that differ and for a score that is not finite.
+    in first-stage order, since nothing it has not read may pass what it has. When it reached none, all are ordered by
+    what else the sum holds. Raises ValueError for lengths that differ and for a score that is not finite.
     """
-    if len(first) != len(reranked):
-        raise ValueError(f"{len(first)} candidates, {len(reranked)} reranked scores")
-    reached = [(one, score) for one, score in zip(first, reranked, strict=True) if score is not None]
+    scores = [None] * len(first) if reranked is None else reranked
+    if len(first) != len(scores):
+        raise ValueError(f"{len(first)} candidates, {len(scores)} reranked scores")
+    reached = [(one, score) for one, score in zip(first, scores, strict=True) if score is not None]
     if not reached:
-        return list(first)
+        return _in_order(first, _without_reranker(first, weights))
     raw = np.array([score for _, score in reached], float)
     if not np.isfinite(raw).all():
         raise ValueError(f"a reranker's score is {raw[~np.isfinite(raw)][0]}, which cannot be ranked")
-    scaled = standard(raw)
-    own = np.array([one.score for one, _ in reached])
-    fused = [Part(float(raw), float(z), rank) for rank, (raw, z) in enumerate(zip(own, standard(own), strict=True), 1)]
-    mixed = standard(own) + weights.rerank * scaled
-    lengths = [one.parts["length"].raw for one, _ in reached if "length" in one.parts]
-    if len(lengths) == len(reached):
-        mixed += weights.rerank_length * standard(np.array(lengths, float))
-    mixed = unit(mixed)
-    rest = [one for one, score in zip(first, reranked, strict=True) if score is None]
-    lowest = 0.5 if rest else 0.0  # where the reached end, so that those below have room
-    turns = [one.turn for one, _ in reached]
-    ranks = _ranks(raw, turns)
-    found = [
-        replace(
-            reached[at][0],
-            score=lowest + (1 - lowest) * float(mixed[at]),
-            parts={
-                **reached[at][0].parts,
-                "fusion": fused[at],
-                "rerank": Part(float(raw[at]), float(scaled[at]), ranks[at]),
-            },
-        )
-        for at in _best_first(mixed, turns)
+    read = [one for one, _ in reached]
+    scaled, ranks = standard(raw), _ranks(raw, [one.turn for one in read])
+    mixed = _without_reranker(read, weights) + weights.rerank * scaled
+    read = [
+        replace(one, parts={**one.parts, "rerank": Part(float(raw[at]), float(scaled[at]), ranks[at])})
+        for at, one in enumerate(read)
     ]
-    return found + [replace(one, score=lowest * one.score) for one in rest]
+    rest = [one for one, score in zip(first, scores, strict=True) if score is None]
+    lowest = 0.5 if rest else 0.0  # where the reached end, so that those below have room
+    return _in_order(read, mixed, lowest) + [replace(one, score=lowest * one.score) for one in rest]
+
+
+def _without_reranker(first: Sequence[Ranked], weights: Weights) -> Scores:
+    """The final sum, but for the reranker."""
+    beside = weights.user * np.array(["user" in one.parts for one in first], float)
+    for name, weight in (("length", weights.final_length), ("opening", weights.opening)):
+        known = [one.parts[name].raw for one in first if name in one.parts]
+        if len(known) == len(first):
+            beside = beside + weight * standard(np.array(known, float))
+    # The question itself gets as much of this as any turn does: its first place is not a matter of who said it when.
+    same = np.array(["same" in one.parts for one in first], np.bool_)
+    beside = np.where(same, beside.max(initial=0.0), beside)
+    return standard(np.array([one.score for one in first])) + beside
+
+
+def _in_order(first: Sequence[Ranked], summed: Scores, lowest: float = 0.0) -> list[Ranked]:
+    """By their sums, put on `lowest` to 1, with each one's place and score in the first stage among its parts."""
+    own = np.array([one.score for one in first])
+    fused = [Part(float(raw), float(z), rank) for rank, (raw, z) in enumerate(zip(own, standard(own), strict=True), 1)]
+    scores = lowest + (1 - lowest) * unit(summed)
+    return [
+        replace(first[at], score=float(scores[at]), parts={**first[at].parts, "fusion": fused[at]})
+        for at in _best_first(summed, [one.turn for one in first])
+    ]
 
 
 def standard(scores: Scores) -> Scores:

@@ -27,7 +27,7 @@ from query.gate import Gate
 from query.models import Models
 from query.passages import passages_of
 from query.question import Question
-from query.ranking import Features, Ranked, blend, first_stage, weights_for
+from query.ranking import Features, Ranked, first_stage, settle, weights_for
 from query.recency import by_recency
 from query.stopwatch import Stopwatch
 from query.why import Run, Why, why
@@ -222,25 +222,24 @@ class Recaller:
     def _rerank(
         self, models: Models, question: Question, ranked: list[Ranked], pool: Pool, clock: Stopwatch
     ) -> tuple[list[Ranked], str | None]:
-        """The pool in its final order and the reranker's name; the fused order and None when there is none."""
-        if not ranked:
-            return ranked, None
+        """The pool in its final order, and the name of the reranker that read it; None when none did."""
+        weights = weights_for(question.text)
+        reranker, scores = None, None
         try:
-            reranker = models.reranker(question.text)
-            if reranker is None:
-                return ranked, None
-            passages = passages_of([pool.chunks[one.id] for one in ranked])
-            scores = reranker.rerank(question.text, passages, deadline=clock.deadline - DEADLINE_RESERVE).scores
+            reranker = models.reranker(question.text) if ranked else None
+            if reranker is not None:
+                passages = passages_of([pool.chunks[one.id] for one in ranked])
+                scores = reranker.rerank(question.text, passages, deadline=clock.deadline - DEADLINE_RESERVE).scores
         except ScopeRecallError as error:
             pool.degraded.append(f"rerank: {error}; the fused order is kept")
-            return ranked, None
-        left_out = scores.count(None)
+            return settle(ranked, None, weights), None
+        left_out = scores.count(None) if scores is not None else 0
         if left_out:
             pool.degraded.append(
-                f"rerank: {left_out} of {len(scores)} candidates were not reached within {question.deadline_ms} ms; "
+                f"rerank: {left_out} of {len(ranked)} candidates were not reached within {question.deadline_ms} ms; "
                 "they keep their place in the fused order. Raise deadline_ms, or choose a faster reranker"
             )
-        return blend(ranked, scores, weights_for(question.text)), reranker.name
+        return settle(ranked, scores, weights), None if reranker is None else reranker.name
 
 
 def _said(pool: Pool) -> dict[str, datetime | None]:

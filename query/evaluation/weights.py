@@ -18,7 +18,7 @@ from query.evaluation.ingests import Ingest
 from query.evaluation.labelled import LabelledQuestion
 from query.evaluation.metrics import TurnRef
 from query.evaluation.variants import Variant
-from query.ranking import SPACED, UNSPACED, Features, Weights, blend, first_stage, weights_for
+from query.ranking import SPACED, UNSPACED, Features, Weights, first_stage, settle, weights_for
 from query.recall import Recaller
 
 RERANKED = 2
@@ -42,7 +42,7 @@ class Gathered:
 def ranked(gathered: Gathered, weights: Weights) -> list[TurnRef]:
     """The turns of the wide pass, best first, as recall ranks them with these weights."""
     first = first_stage(gathered.features, weights)[: gathered.wide]
-    final = blend(first, [gathered.reranked.get(one.turn) for one in first], weights)
+    final = settle(first, [gathered.reranked.get(one.turn) for one in first], weights)
     return [gathered.places[one.turn] for one in final]
 
 

@@ -128,5 +128,6 @@ def with_neighbours(
         for neighbour, share in ((passage.before, BEFORE), (passage.after, AFTER)):
             if neighbour is not None and neighbour < len(own):
                 np.maximum(around[place], share * table[neighbour], out=around[place])
-    scores: list[float] = ((table + around) / 2 @ weights).astype(float).tolist()
+    # Not by a product of matrices: BLAS warned of an invalid value once where there was none.
+    scores: list[float] = ((table + around) / 2 * weights).sum(axis=1).astype(float).tolist()
     return scores

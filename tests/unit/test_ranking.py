@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from query.ranking import SPACED, UNSPACED, Features, Ranked, Weights, blend, first_stage, standard, unit, weights_for
+from query.ranking import SPACED, UNSPACED, Features, Ranked, Weights, first_stage, settle, standard, unit, weights_for
 
 EIGHTHS = st.integers(-8000, 8000).map(lambda value: value / 8)
 
@@ -22,6 +22,8 @@ def features(
     previous: dict[int, int] | None = None,
     following: dict[int, int] | None = None,
     same: int | None = None,
+    user: Sequence[bool] | None = None,
+    index: Sequence[int] | None = None,
 ) -> Features:
     """Turns t0, t1, …"""
     count = len(cosine if cosine is not None else bm25 or [])
@@ -39,6 +41,8 @@ def features(
         previous=before,
         following=after,
         same=np.arange(count) == (-1 if same is None else same),
+        user=np.array(user if user is not None else [False] * count, np.bool_),
+        index=np.array(index if index is not None else [0] * count),
     )
 
 
@@ -133,7 +137,7 @@ def test_a_legs_scale_and_origin_do_not_matter(cosine: list[float], factor: floa
 
 
 def test_a_blend_is_the_sum_of_both_standard_scores() -> None:
-    mixed = blend([hit("a", 0.9), hit("b", 0.7), hit("c", 0.5)], [-2.0, 6.0, 2.0], Weights(rerank=3.0))
+    mixed = settle([hit("a", 0.9), hit("b", 0.7), hit("c", 0.5)], [-2.0, 6.0, 2.0], Weights(rerank=3.0))
     summed = standard(np.array([0.9, 0.7, 0.5])) + 3 * standard(np.array([-2.0, 6.0, 2.0]))
     assert order(mixed) == ["b", "c", "a"]
     assert scores(mixed) == pytest.approx(dict(zip("abc", unit(summed), strict=True)))
@@ -143,28 +147,31 @@ def test_a_blend_is_the_sum_of_both_standard_scores() -> None:
 
 def test_the_unreached_follow_the_reached_in_first_stage_order() -> None:
     first = [hit("a", 0.9), hit("b", 0.8), hit("c", 0.7), hit("d", 0.6), hit("e", 0.5)]
-    mixed = blend(first, [1.0, 5.0, None, None, None], Weights(rerank=4.0))
+    mixed = settle(first, [1.0, 5.0, None, None, None], Weights(rerank=4.0))
     assert order(mixed) == ["b", "a", "c", "d", "e"]
     assert [found.score for found in mixed] == sorted((found.score for found in mixed), reverse=True)
     assert "rerank" not in mixed[2].parts
 
 
-def test_when_the_reranker_reached_none_the_first_stage_stands() -> None:
-    first = [hit("b", 0.9), hit("a", 0.8)]
-    assert blend(first, [None, None]) == first
-    assert blend([], []) == []
+def test_without_a_reranker_and_when_it_reached_none_the_rest_of_the_sum_ranks() -> None:
+    first = first_stage(features([0.9, 0.8, 0.1], user=[False, True, False]))
+    assert order(first) == ["t0", "t1", "t2"]
+    assert order(settle(first, None, Weights(user=9.0))) == ["t1", "t0", "t2"]
+    assert settle(first, [None, None, None], Weights(user=9.0)) == settle(first, None, Weights(user=9.0))
+    assert order(settle(first, None, Weights(user=0.0))) == ["t0", "t1", "t2"]
+    assert settle([], []) == settle([], None) == []
 
 
 def test_a_reranker_that_scores_all_alike_leaves_the_order() -> None:
     first = [hit("b", 0.9), hit("a", 0.8), hit("c", 0.8)]
-    assert order(blend(first, [0.1, 0.1, 0.1], Weights(rerank=9.0))) == ["b", "a", "c"]
+    assert order(settle(first, [0.1, 0.1, 0.1], Weights(rerank=9.0))) == ["b", "a", "c"]
 
 
 def test_a_blend_refuses_scores_that_cannot_be_ranked() -> None:
     with pytest.raises(ValueError, match="2 candidates, 1 reranked"):
-        blend([hit("a", 0.9), hit("b", 0.8)], [1.0])
+        settle([hit("a", 0.9), hit("b", 0.8)], [1.0])
     with pytest.raises(ValueError, match="a reranker's score is nan"):
-        blend([hit("a", 0.9)], [math.nan])
+        settle([hit("a", 0.9)], [math.nan])
 
 
 @given(st.lists(EIGHTHS, min_size=1, max_size=8, unique=True), st.data())
@@ -172,7 +179,7 @@ def test_a_blend_keeps_every_candidate_and_what_was_read_stays_ahead(values: lis
     first = [hit(f"c{number}", float(score)) for number, score in enumerate(unit(np.sort(values)[::-1]))]
     scored = data.draw(st.lists(st.none() | EIGHTHS, min_size=len(first), max_size=len(first)))
     reached = {found.turn for found, score in zip(first, scored, strict=True) if score is not None}
-    mixed = blend(first, scored)
+    mixed = settle(first, scored)
     assert {found.turn for found in mixed[: len(reached)]} == reached
     assert sorted(order(mixed)) == sorted(order(first))
     unread = [found.turn for found in first if found.turn not in reached]
@@ -197,5 +204,27 @@ def test_the_weights_are_those_of_the_questions_language(question: str, weights:
 def test_of_turns_that_a_reranker_likes_alike_the_one_that_says_more_comes_first() -> None:
     first = first_stage(features([0.5, 0.5], chars=[20, 500]), Weights(length=0.0))
     assert order(first) == ["t0", "t1"]
-    assert order(blend(first, [0.3, 0.3], Weights(rerank_length=0.2))) == ["t1", "t0"]
-    assert order(blend(first, [0.3, 0.3], Weights(rerank_length=0.0))) == ["t0", "t1"]
+    assert order(settle(first, [0.3, 0.3], Weights(final_length=0.2))) == ["t1", "t0"]
+    assert order(settle(first, [0.3, 0.3], Weights(final_length=0.0))) == ["t0", "t1"]
+
+
+def test_a_users_turn_stands_before_its_like_and_so_does_a_sessions_opening() -> None:
+    spoken = first_stage(features([0.5, 0.5, 0.5], user=[False, False, True]))
+    assert order(spoken) == ["t0", "t1", "t2"], "which is for the final order alone"
+    assert order(settle(spoken, [0.3, 0.3, 0.3])) == ["t2", "t0", "t1"]
+    assert [("user" in one.parts) for one in settle(spoken, [0.3, 0.3, 0.3])] == [True, False, False]
+    opened = first_stage(features([0.5] * 4, index=[700, 3, 0, 9]))
+    assert order(settle(opened, [0.3] * 4)) == ["t2", "t1", "t0", "t3"], "from the eighth on all are alike"
+    assert order(settle(opened, [0.3] * 4, UNSPACED)) == ["t0", "t1", "t2", "t3"]
+
+
+@given(st.lists(EIGHTHS, min_size=3, max_size=50), st.lists(EIGHTHS, min_size=50, max_size=50), st.booleans())
+def test_the_question_itself_stays_first_whoever_said_it_wherever(
+    cosine: list[float], reranked: list[float], reads: bool
+) -> None:
+    """As long as the reranker, whose score of it is the highest there is, is not blind."""
+    size = len(cosine)
+    found = first_stage(features(cosine, same=0, user=[at > 0 for at in range(size)], index=[500, *range(size - 1)]))
+    assert order(found)[0] == "t0"
+    scores = [9000.0 if one.turn == "t0" else reranked[at] for at, one in enumerate(found)]
+    assert order(settle(found, scores if reads else None))[0] == "t0"

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from producers.errors import ModelError
 from producers.settings import Settings
 from workers.embedding.packed_e5 import PackedE5, installed_file, open_packed, unpack
+from workers.embedding.passes import alike
 from workers.embedding.sentence_transformer import Precision, choose_precision
 from workers.embedding.text import readable
 from workers.embedding.threads import share_cores_politely
@@ -101,20 +102,29 @@ class E5Model:
         return len(self._cut(PASSAGE + readable(text))) - self.prefix_tokens
 
     def hidden(self, rows: Sequence[NDArray[np.int32]]) -> list[NDArray[np.float32]]:
-        """The last layer's vectors of each row, as they are. Their mean over a row, normalised, is its embedding.
+        """The last layer's vectors of each row, as they are, and the same whatever the other rows are. Their mean over
+        a row, normalised, is its embedding.
 
-        Raises `ModelError` when the pass fails.
+        Raises `ModelError` when a pass fails.
         """
+        found: dict[int, NDArray[np.float32]] = {}
+        with self._lock if len(rows) > 1 else nullcontext():
+            for padded, places in alike([len(row) for row in rows]).items():
+                found |= zip(places, self._read([rows[place] for place in places], padded), strict=True)
+        return [found[place] for place in range(len(rows))]
+
+    def _read(self, rows: Sequence[NDArray[np.int32]], padded: int) -> list[NDArray[np.float32]]:
         import torch
 
         lengths = np.array([len(row) for row in rows])
-        real = np.arange(lengths.max()) < lengths[:, None]
+        real = np.arange(min(padded, self._room + 2)) < lengths[:, None]
         vectors = np.zeros((*real.shape, self.dimension), np.float32)
         vectors[real] = unpack(self._words[np.concatenate(rows)]).reshape(-1, self.dimension)
-        mask = None if real.all() else torch.from_numpy(real.astype(np.int64))
         try:
-            with self._lock if len(rows) > 1 else nullcontext(), torch.inference_mode():
+            with torch.inference_mode():
                 embedded = torch.from_numpy(vectors).to(self._model.dtype)
+                # With a mask even where nothing is padded: without one the numbers would be others.
+                mask = torch.from_numpy(real.astype(np.int64))
                 out = self._model(inputs_embeds=embedded, attention_mask=mask).last_hidden_state.float().numpy()
         except RuntimeError as error:
             raise ModelError(f"multilingual-e5-small: a pass failed: {error}") from error
