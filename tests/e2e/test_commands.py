@@ -187,7 +187,7 @@ def test_the_answer_names_its_models_shows_a_context_block_and_explains(running:
     assert "user (Ada), time unknown, session s1:0\nthe ferry leaves at seven" in answer["context"]
     assert {"candidates", "fusion", "rerank", "context", "total"} <= set(answer["timings_ms"])
     (hit,) = answer["hits"]
-    assert set(hit["explain"]) == {"dense", "lexical", "length"}
+    assert set(hit["explain"]) == {"dense", "lexical", "length", "user", "opening", "fusion"}
     assert hit["span"] == [0, 25]
     assert (hit["chunk_index"], hit["total_chunks"]) == (0, 1)
     shown = running.run("recall", "ferry", "--tenant", "explain", "--explain")
