@@ -20,10 +20,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from query.reranking.pacing import Pace, best_reached, run_in_time
+from query.reranking.pacing import PASS_TOKENS, Pace, best_reached, run_in_time
 from query.reranking.port import Passage, Reranked
 from query.reranking.token_cache import Tokens, VectorCache, cache_key
 from query.reranking.token_encoder import TokenEncoder
+from workers.embedding.passes import alike
 
 BATCH = 16
 """Texts a pass: from 4 to 32 long texts a token costs the same, within 10%."""
@@ -31,7 +32,9 @@ NO_TOKENS = 0.0
 """Similarity to a text without a single token, and score for a query without one: similar to nothing."""
 BEFORE, AFTER = 0.85, 0.75
 """What a match in the turn before or after counts, against one in the passage itself."""
-WARM_UP = "what a pass costs is known before the first deadline"
+WARM_UP = "what a pass costs is known before the first deadline; "
+WARM_UPS = (1, 10)
+"""Times that text: the first pass pays for lazy initialisation, the second, as long as a turn, says how fast it is."""
 
 
 class LateInteraction:
@@ -45,9 +48,9 @@ class LateInteraction:
         self._cache = VectorCache(cache_bytes)
         self._pace = Pace()
         self._lock = threading.Lock()
-        for number in range(2):  # the first pass pays for lazy initialisation, the second says how fast it is
+        for times in WARM_UPS:
             self._pace.restart()
-            self._look_up([f"{WARM_UP} {number}"], None, query=False)
+            self._look_up([WARM_UP * times], None, query=False)
 
     def rerank(self, query: str, passages: Sequence[Passage], *, deadline: float | None = None) -> Reranked:
         """Score `passages`; what is cached costs next to nothing. Raises `ModelError` when a pass fails."""
@@ -96,8 +99,15 @@ class LateInteraction:
                 self._cache.put(keys[index], tokens)
 
         lengths = [len(row.ids) for row in rows]
-        run_in_time(lengths, run, batch=BATCH, pace=self._pace, lock=self._lock, deadline=deadline)
+        run_in_time(
+            lengths, run, batch=BATCH, pace=self._pace, lock=self._lock, deadline=deadline, charge=in_alike_passes
+        )
         return made
+
+
+def in_alike_passes(lengths: Sequence[int]) -> int:
+    """The charge of texts that are read in passes of like length."""
+    return sum(padded * len(places) + PASS_TOKENS for padded, places in alike(lengths).items())
 
 
 def idf(query: NDArray[np.int32], pool: Sequence[NDArray[np.int32]]) -> NDArray[np.float64]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
 from typing import TypeVar
 
 Score = TypeVar("Score")
+Charge = Callable[[Sequence[int]], int]
+"""Lengths of the texts of a batch, in tokens → what reading them costs, in tokens of a pass."""
 
 SAFETY = 1.25
 """A batch is started only when this many times its expected duration is left; passes of one size vary by about 20%."""
@@ -44,8 +46,8 @@ class Pace:
         """Those at work now: they take turns, so that each gets its share of the time."""
 
     def record(self, tokens: int, seconds: float) -> None:
-        """Take in one pass over `tokens` tokens, padding included."""
-        newest = seconds / (tokens + PASS_TOKENS)
+        """Take in what a batch that was charged `tokens` took."""
+        newest = seconds / tokens
         known = self._seconds_per_token
         weight = SMOOTHING if newest > known else RECOVERY
         self._seconds_per_token = newest if not known else known + weight * (newest - known)
@@ -70,8 +72,13 @@ class Pace:
                 self.callers -= 1
 
     def expect(self, tokens: int) -> float:
-        """Seconds to set aside for a pass over `tokens` tokens, the safety margin included."""
-        return (tokens + PASS_TOKENS) * self._seconds_per_token * SAFETY
+        """Seconds to set aside for a batch that is charged `tokens`, the safety margin included."""
+        return tokens * self._seconds_per_token * SAFETY
+
+
+def to_the_longest(lengths: Sequence[int]) -> int:
+    """The charge of one pass over texts that are padded to the longest of them."""
+    return max(lengths) * len(lengths) + PASS_TOKENS
 
 
 def run_in_time(
@@ -82,26 +89,31 @@ def run_in_time(
     pace: Pace,
     lock: threading.Lock,
     deadline: float | None,
+    charge: Charge = to_the_longest,
 ) -> None:
     """Call `run` with batches of indices into `lengths` (tokens a text, best first) until all are done or time is up.
 
     Without a deadline the whole list is one window, sorted by length so that little is padded; with one, a window is
-    as many of the best as the caller's part of `WINDOW_SHARE` of the remaining time pays for. `lock` is held for one
-    batch at a time: two passes at once on the same cores take longer than one after the other, and the pace stays true.
+    as many of the best as the caller's part of `WINDOW_SHARE` of the remaining time pays for. A batch that does not fit
+    any more is planned again, smaller. `lock` is held for one batch at a time: two passes at once on the same cores
+    take longer than one after the other, and the pace stays true.
     """
-    start = 0
+    left = list(range(len(lengths)))
     asked = time.monotonic()
     with pace.caller():
-        while start < len(lengths):
-            size = _window(lengths[start:], pace, deadline)
-            window = sorted(range(start, start + size), key=lambda index: (-lengths[index], index))
-            for first in range(0, size, batch):
-                indices = window[first : first + batch]
-                if not _run_batch(indices, lengths[indices[0]] * len(indices), run, pace, lock, deadline):
-                    if start == first == 0 and deadline is not None and deadline - asked > WORTH_TRYING:
-                        pace.doubt()
-                    return
-            start += size
+        while left:
+            batches = _window(left, lengths, batch, pace, deadline, charge)
+            for indices in batches:
+                if not _run_batch(indices, charge([lengths[index] for index in indices]), run, pace, lock, deadline):
+                    break
+                done = set(indices)
+                left = [index for index in left if index not in done]
+            else:
+                continue
+            if len(batches) == len(indices) == 1:  # not even the best one
+                if len(left) == len(lengths) and deadline is not None and deadline - asked > WORTH_TRYING:
+                    pace.doubt()
+                return
 
 
 def best_reached(scores: Sequence[Score | None]) -> list[Score | None]:
@@ -114,17 +126,31 @@ def best_reached(scores: Sequence[Score | None]) -> list[Score | None]:
     return [*scores[:reached], *[None] * (len(scores) - reached)]
 
 
-def _window(lengths: Sequence[int], pace: Pace, deadline: float | None) -> int:
-    """How many of the first texts to plan for; at least 1, which `_run_batch` still may refuse."""
+def _window(
+    left: Sequence[int], lengths: Sequence[int], batch: int, pace: Pace, deadline: float | None, charge: Charge
+) -> list[list[int]]:
+    """Batches of as many of the first texts as there is time for; at least 1, which `_run_batch` still may refuse."""
     if deadline is None:
-        return len(lengths)
+        return _batches(left, lengths, batch)
     budget = (deadline - time.monotonic()) * WINDOW_SHARE / max(1, pace.callers)
-    return max(1, sum(pace.expect(total) <= budget for total in accumulate(lengths)))
+
+    def expected(size: int) -> float:
+        planned = _batches(left[:size], lengths, batch)
+        return sum(pace.expect(charge([lengths[index] for index in indices])) for indices in planned)
+
+    size = bisect_right(range(1, len(left) + 1), budget, key=expected)
+    return _batches(left[: max(1, size)], lengths, batch)
+
+
+def _batches(indices: Sequence[int], lengths: Sequence[int], batch: int) -> list[list[int]]:
+    """The longest first, so that texts of like length are read together."""
+    longest_first = sorted(indices, key=lambda index: (-lengths[index], index))
+    return [longest_first[first : first + batch] for first in range(0, len(longest_first), batch)]
 
 
 def _run_batch(
     indices: list[int],
-    tokens: int,
+    charged: int,
     run: Callable[[list[int]], None],
     pace: Pace,
     lock: threading.Lock,
@@ -134,15 +160,15 @@ def _run_batch(
     if deadline is None:
         lock.acquire()
     else:
-        patience = deadline - time.monotonic() - pace.expect(tokens)
+        patience = deadline - time.monotonic() - pace.expect(charged)
         if patience <= 0 or not lock.acquire(timeout=patience):
             return False
     try:
         began = time.monotonic()
-        if deadline is not None and began + pace.expect(tokens) > deadline:
+        if deadline is not None and began + pace.expect(charged) > deadline:
             return False
         run(indices)
-        pace.record(tokens, time.monotonic() - began)
+        pace.record(charged, time.monotonic() - began)
     finally:
         lock.release()
     return True

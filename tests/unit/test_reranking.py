@@ -16,8 +16,8 @@ from producers.errors import ModelError, SettingsError
 from producers.settings import Settings
 from query.reranking import bge, pacing
 from query.reranking.http import HttpReranker
-from query.reranking.late_interaction import idf
-from query.reranking.pacing import PASS_TOKENS, Pace, best_reached, run_in_time
+from query.reranking.late_interaction import idf, in_alike_passes
+from query.reranking.pacing import PASS_TOKENS, Pace, best_reached, run_in_time, to_the_longest
 from query.reranking.registry import load_reranker
 from query.reranking.token_cache import Tokens, VectorCache
 
@@ -49,7 +49,7 @@ def run(clock: Clock, lengths: list[int], *, seconds_a_token: float, known: floa
         done.extend(indices)
 
     pace = Pace()
-    pace.record(0, known * PASS_TOKENS)
+    pace.record(1, known)
     run_in_time(lengths, work, batch=4, pace=pace, lock=threading.Lock(), deadline=deadline)
     return done
 
@@ -97,11 +97,22 @@ def test_what_is_reached_is_the_best_when_the_time_is_short(clock: Clock) -> Non
     assert 4 <= len(done) < 20
 
 
+def test_a_batch_that_does_not_fit_any_more_is_planned_again_smaller(clock: Clock) -> None:
+    done = run(clock, [10] * 8, seconds_a_token=0.3, known=0.1, deadline=clock.now + 40)
+    assert done == [0, 1, 2, 3, 4], "four that took longer than believed, then the one that still fits"
+    assert clock.now <= 140
+
+
+def test_texts_read_in_passes_of_like_length_are_charged_for_their_own_padding() -> None:
+    assert in_alike_passes([3, 16, 17]) == 16 * 2 + 32 + 2 * PASS_TOKENS
+    assert in_alike_passes([16, 400]) < to_the_longest([16, 400]) == 800 + PASS_TOKENS
+
+
 def test_callers_at_once_plan_for_their_part_of_the_time(clock: Clock) -> None:
     windows: list[int] = []
     for others in (0, 3):
         pace = Pace()
-        pace.record(0, 0.1 * PASS_TOKENS)
+        pace.record(1, 0.1)
         done: list[int] = []
         with ExitStack() as stack:
             for _ in range(others):
