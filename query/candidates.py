@@ -92,8 +92,9 @@ class CandidateSearch:
         pool.chunks = self._catalog.hydrate(ids, scope, self._space)
         if late:
             pool.degraded.append(
-                f"candidates: the searches took long, so each brought {wide} turns instead of {wide * LEG_TURNS}, "
-                "not compared by the other, and ranked without what stands around them. Raise deadline_ms"
+                f"candidates: little time was left after the searches, so each brought at most {wide} turns instead of "
+                f"{wide * LEG_TURNS}, not compared by the other, and ranked without what stands around them. Raise "
+                "deadline_ms"
             )
         else:
             self._look_around(pool, scope, {*list(dense)[:wide], *lexical[:wide]})

@@ -31,6 +31,7 @@ def features_of(question: str, pool: Pool, words: WordCounts) -> Features:
     liked = _over_range(lexical) + (0.0 if cosine is None else _over_range(cosine))
     position = _positions(turns, by_turn, chunks)
     first = [chunks[by_turn[turn][0]] for turn in turns]
+    parts = [[chunks[at] for at in by_turn[turn]] for turn in turns]
     asked = plain(question)
     return Features(
         turns=turns,
@@ -40,9 +41,20 @@ def features_of(question: str, pool: Pool, words: WordCounts) -> Features:
         chars=np.array([one.turn_chars for one in first], np.int64),
         previous=_leaned_on(first, position, PREVIOUS),
         following=_leaned_on(first, position, FOLLOWING),
-        same=np.array([one.total_chunks == 1 and plain(one.text) == asked for one in first], np.bool_),
+        same=np.array([_is(one, question, asked) for one in parts], np.bool_),
         user=np.array([one.turn.role == USER for one in first], np.bool_),
         index=np.array([one.turn_index for one in first], np.int64),
+    )
+
+
+def _is(turn: Sequence[StoredChunk], question: str, asked: str) -> bool:
+    """Whether the turn is the question, but for case, width and white space; of a turn in several chunks, as far as
+    those among the candidates say."""
+    first = turn[0]
+    if first.total_chunks == 1:
+        return plain(first.text) == asked
+    return first.turn_chars == len(question) and all(
+        plain(one.text) == plain(question[one.start : one.end]) for one in turn
     )
 
 

@@ -3,8 +3,12 @@
     x     = z(cosine) + lexical · z(BM25 with neighbours) + length · z(log length)
     first = x on 0 to 1, + previous · that of the turn before, + following · that of the turn after, + 1 for a turn
             that is the question itself: whoever asks for a turn by its words means that one among its like
-    final = z(first) + rerank · z(reranker) + final_length · z(log length) + user · (1 for a user's turn)
-            - opening · z(log(1 + turn index)), over the best of the first stage
+    final = z(first) + rerank · z(reranker) + final_length · z(log length), over the best of the first stage,
+            + user for a user's turn, + opening · (1 to 0, from a session's first turn to its ninth),
+            + SAME for a turn that is the question itself, so that all this leaves it first
+
+The final score is this on 0 to 1; where the reranker did not reach all, on .5 to 1 for those it reached, and half the
+first score for the others.
 
 z is (score - mean) / deviation over the candidates: scores of models of any scale can be added, a leg that is constant
 or empty says nothing, and one that stands out counts for as much as it stands out. Ranks instead (RRF) lose that: R@5
@@ -34,21 +38,23 @@ class Weights:
     length: float = 0.2
     previous: float = 0.2
     following: float = 0.2
-    rerank: float = 0.5
-    final_length: float = 0.1
+    rerank: float = 0.4
+    final_length: float = 0.2
     """Length again, beside the reranker: a short turn has a good match for each word more easily than it says much."""
     user: float = 0.5
     """What people say of themselves and want is what is asked about later; an assistant's turns say it again."""
-    opening: float = 0.35
+    opening: float = 1.4
     """A session opens with what it is about."""
 
 
 SPACED = Weights()
-UNSPACED = Weights(lexical=0.4, length=0.3, final_length=0.3, opening=0.0)
+UNSPACED = Weights(lexical=0.4, length=0.3, opening=0.0)
 """Of questions in scripts without spaces: their terms are characters and pairs, which say less than words."""
 UNSPACED_SCRIPTS = ("han", "kana", "thai")
 OPENING_TURNS = 8
 """From this turn index on a session's turns are alike: the deep of a long run of tools is no worse than its middle."""
+SAME = 10.0
+"""More than the other terms can differ by."""
 
 
 def weights_for(question: str) -> Weights:
@@ -123,21 +129,19 @@ def first_stage(features: Features, weights: Weights = SPACED, best: int | None 
     for where, weight in around.values():
         score += weight * np.where(where >= 0, own[where], 0.0)
     score = unit(score + features.same)
-    opening = -np.log1p(np.clip(features.index, 0, OPENING_TURNS))
-    scaled["opening"] = standard(opening)
-    raw = {name: values for name, (values, _) in legs.items()} | {"opening": opening}
+    opening = 1 - np.log1p(np.clip(features.index, 0, OPENING_TURNS)) / math.log1p(OPENING_TURNS)
     found = []
     for at in _best_first(score, features.turns)[:best]:
         parts = {
-            name: Part(float(raw[name][at]), float(values[at]), ranks[name][at] if name in ranks else None)
+            name: Part(float(legs[name][0][at]), float(values[at]), ranks[name][at] if name in ranks else None)
             for name, values in scaled.items()
         }
         for name, (where, _) in around.items():
             if where[at] >= 0:
                 parts[name] = Part(float(own[where[at]]), float(own[where[at]]))
-        for name, holds in (("same", features.same), ("user", features.user)):
+        for name, holds in (("same", features.same), ("user", features.user), ("opening", opening)):
             if holds[at]:
-                parts[name] = Part(1.0, 1.0)
+                parts[name] = Part(float(holds[at]), float(holds[at]))
         found.append(Ranked(features.turns[at], features.best[at], float(score[at]), parts))
     return found
 
@@ -175,22 +179,21 @@ def settle(
 
 def _without_reranker(first: Sequence[Ranked], weights: Weights) -> Scores:
     """The final sum, but for the reranker."""
-    beside = weights.user * np.array(["user" in one.parts for one in first], float)
-    for name, weight in (("length", weights.final_length), ("opening", weights.opening)):
-        known = [one.parts[name].raw for one in first if name in one.parts]
-        if len(known) == len(first):
-            beside = beside + weight * standard(np.array(known, float))
-    # The question itself gets as much of this as any turn does: its first place is not a matter of who said it when.
-    same = np.array(["same" in one.parts for one in first], np.bool_)
-    beside = np.where(same, beside.max(initial=0.0), beside)
-    return standard(np.array([one.score for one in first])) + beside
+    summed = standard(np.array([one.score for one in first]))
+    lengths = [one.parts["length"].raw for one in first if "length" in one.parts]
+    if len(lengths) == len(first):
+        summed = summed + weights.final_length * standard(np.array(lengths, float))
+    for name, weight in (("user", weights.user), ("opening", weights.opening), ("same", SAME)):
+        summed = summed + weight * np.array([one.parts[name].scaled if name in one.parts else 0.0 for one in first])
+    return summed
 
 
 def _in_order(first: Sequence[Ranked], summed: Scores, lowest: float = 0.0) -> list[Ranked]:
     """By their sums, put on `lowest` to 1, with each one's place and score in the first stage among its parts."""
     own = np.array([one.score for one in first])
     fused = [Part(float(raw), float(z), rank) for rank, (raw, z) in enumerate(zip(own, standard(own), strict=True), 1)]
-    scores = lowest + (1 - lowest) * unit(summed)
+    spread = unit(summed)
+    scores = lowest + (1 - lowest) * (spread if spread.any() else np.ones(len(first)))
     return [
         replace(first[at], score=float(scores[at]), parts={**first[at].parts, "fusion": fused[at]})
         for at in _best_first(summed, [one.turn for one in first])

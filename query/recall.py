@@ -9,13 +9,13 @@ answer then says so in `degraded`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 from producers.errors import NotReady, ScopeRecallError
 from producers.events import from_utc_microseconds
 from producers.settings import Settings
+from query.answer import Answer, Hit, hit_of
 from query.around import Neighbour, neighbours_of, passages
 from query.candidates import CandidateSearch, Pool
 from query.confidence import confidence
@@ -30,9 +30,9 @@ from query.question import Question
 from query.ranking import Features, Ranked, first_stage, settle, weights_for
 from query.recency import by_recency
 from query.stopwatch import Stopwatch
-from query.why import Run, Why, why
+from query.why import Run, why
 from query.words import WordCounts
-from workers.stores.catalog import Catalog, StoredChunk
+from workers.stores.catalog import Catalog
 from workers.stores.vectors import VectorStore
 
 DEADLINE_RESERVE = 0.02
@@ -42,68 +42,10 @@ LOOK_SECONDS = 0.14
 SEARCHES = 2
 """Wide passes at once in a process: one computes while the other waits for its stores. With more they wait for the
 interpreter at each row and each layer of a model: of four callers the slowest twentieth took 244 ms instead of 212."""
+WIDER, MOST_WIDE = 4, 1000
+"""How much wider is looked where the wide pass is full of turns that say the same, and up to where."""
 WARM_UP = "warm up"
 NO_HURRY = 3600.0
-
-
-@dataclass(frozen=True)
-class Hit:
-    """One recalled turn, shown by its best chunk."""
-
-    tenant: str
-    session_id: str
-    turn_index: int
-    role: str
-    speaker: str | None
-    agent_id: str | None
-    source: str
-    tags: tuple[str, ...]
-    metadata: dict[str, Any]
-    created_at: datetime | None
-    content: str
-    """The chunk's text: content[span[0]:span[1]] of the turn."""
-    span: tuple[int, int]
-    chunk_index: int
-    total_chunks: int
-    kind: str
-    language: str | None
-    score: float
-    """Comparable within one answer only."""
-    confidence: float | None
-    """0 to 1, how sure it is that the turn answers; comparable between answers. None: no model says."""
-    vector_id: str
-    also: tuple[str, ...] = ()
-    """SESSION:TURN of the turns that say the same, for which it stands; best first."""
-    explain: dict[str, Any] | None = None
-
-
-@dataclass
-class Answer:
-    """What recall found, and how."""
-
-    query: str
-    hits: list[Hit]
-    context: str
-    embedder: str
-    reranker: str | None
-    around: list[Neighbour] = field(default_factory=list)
-    """The turns next to the hits, when they were asked for."""
-    degraded: list[str] = field(default_factory=list)
-    timings_ms: dict[str, float] = field(default_factory=dict)
-    why: list[Why] = field(default_factory=list)
-    """What became of the turn that the question asked about."""
-
-    def as_json(self) -> dict[str, Any]:
-        """The answer for programs; times as ISO 8601."""
-        result = asdict(self)
-        for hit in result["hits"]:
-            hit["created_at"] = hit["created_at"].isoformat() if hit["created_at"] else None
-            if hit["explain"] is None:
-                del hit["explain"]
-        result["around"] = [turn.as_json() for turn in self.around]
-        if not self.why:
-            del result["why"]
-        return result
 
 
 class Recaller:
@@ -146,9 +88,16 @@ class Recaller:
             self._vectors.open(models.space)
         newest = [(recent.session_id, recent.turns) for recent in question.exclude_recent]
         question = replace(question, scope=self._catalog.newest_hidden(question.scope, newest, question.seen.until_us))
-        search = CandidateSearch(self._catalog, self._vectors, models.space, models.embedder)
         # Loading is paid once by a process, so it is not taken out of the question's time.
         clock = Stopwatch(question.deadline_ms / 1000)
+        answer = self._answer(models, question, clock)
+        clock.timings["total"] = clock.elapsed() * 1000
+        clock.timings["load"] = loading.timings["load"]
+        answer.timings_ms = {name: round(value, 1) for name, value in clock.timings.items()}
+        return answer
+
+    def _answer(self, models: Models, question: Question, clock: Stopwatch) -> Answer:
+        search = CandidateSearch(self._catalog, self._vectors, models.space, models.embedder)
         look_by = clock.deadline - LOOK_SECONDS
         with clock.stage("candidates"), self._searches.place(clock.deadline):
             pool = search.gather(question.text, question.seen, question.wide, question.in_context, look_by)
@@ -164,6 +113,13 @@ class Recaller:
         with clock.stage("context"):
             sure, confident = self._confident(question, ranked, reranker, pool)
             top = distinct(confident, pool, question)
+        if len(ranked) == question.wide and len(top) < question.k <= len(confident):  # copies fill the wide pass
+            if question.wide < MOST_WIDE and clock.elapsed() < question.deadline_ms / 2000:
+                return self._answer(models, replace(question, wide=min(WIDER * question.wide, MOST_WIDE)), clock)
+            pool.degraded.append(
+                f"folding: the {question.wide} best turns say only {len(top)} different things; there may be others"
+            )
+        with clock.stage("context"):
             hits = [hit_of(pool, one, also, sure[one.turn], explain=question.explain) for one, also in top]
             around = self._around(question, hits, pool.degraded)
             context = context_block(passages(hits, around, question.neighbours), self._layout)
@@ -172,8 +128,6 @@ class Recaller:
             unsure = {turn: value for turn, value in sure.items() if not _reaches(value, question.min_score)}
             run = Run(question, pool, first, ranked, top, unsure)
             accounts = why(question.why, run, self._catalog)
-        clock.timings["total"] = clock.elapsed() * 1000
-        clock.timings["load"] = loading.timings["load"]
         return Answer(
             query=question.text,
             hits=hits,
@@ -182,7 +136,6 @@ class Recaller:
             embedder=models.space.embedder,
             reranker=reranker,
             degraded=pool.degraded,
-            timings_ms={name: round(value, 1) for name, value in clock.timings.items()},
             why=accounts,
         )
 
@@ -239,17 +192,13 @@ class Recaller:
                 f"rerank: {left_out} of {len(ranked)} candidates were not reached within {question.deadline_ms} ms; "
                 "they keep their place in the fused order. Raise deadline_ms, or choose a faster reranker"
             )
-        return settle(ranked, scores, weights), None if reranker is None else reranker.name
+        name = reranker.name if reranker is not None and left_out < len(ranked) else None
+        return settle(ranked, scores, weights), name
 
 
 def _said(pool: Pool) -> dict[str, datetime | None]:
     """When each turn of the pool was said, by turn key."""
     return {chunk.turn_key: from_utc_microseconds(chunk.turn.created_at_us) for chunk in pool.chunks.values()}
-
-
-def place_name(chunk: StoredChunk) -> str:
-    """SESSION:TURN."""
-    return f"{chunk.turn.session_id}:{chunk.turn_index}"
 
 
 def _reaches(confidence: float | None, least: float) -> bool:
@@ -266,32 +215,3 @@ def distinct(ranked: Sequence[Ranked], pool: Pool, question: Question) -> list[t
     whole = [f"{one.speaker or one.turn.role}: {one.text}" if one.total_chunks == 1 else None for one in chunks]
     kept = fold(whole, question.k)
     return [(ranked[index], [ranked[other] for other in others]) for index, others in kept.items()]
-
-
-def hit_of(pool: Pool, ranked: Ranked, also: Sequence[Ranked], sure: float | None, *, explain: bool) -> Hit:
-    """A hit from its place in the ranking."""
-    chunk = pool.chunks[ranked.id]
-    turn = chunk.turn
-    return Hit(
-        tenant=turn.tenant,
-        session_id=turn.session_id,
-        turn_index=chunk.turn_index,
-        role=turn.role,
-        speaker=chunk.speaker,
-        agent_id=turn.agent_id,
-        source=turn.source,
-        tags=turn.tags,
-        metadata=chunk.metadata,
-        created_at=from_utc_microseconds(turn.created_at_us),
-        content=chunk.text,
-        span=(chunk.start, chunk.end),
-        chunk_index=chunk.chunk_index,
-        total_chunks=chunk.total_chunks,
-        kind=chunk.kind,
-        language=chunk.language,
-        score=round(ranked.score, 6),
-        confidence=None if sure is None else round(sure, 4),
-        vector_id=chunk.vector_id,
-        also=tuple(place_name(pool.chunks[one.id]) for one in also),
-        explain={name: asdict(part) for name, part in ranked.parts.items()} if explain else None,
-    )

@@ -21,7 +21,7 @@ class Stopwatch:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Record the milliseconds that the block took."""
+        """Record the milliseconds that the block took, all times together."""
         start = time.monotonic()
         yield
-        self.timings[name] = (time.monotonic() - start) * 1000
+        self.timings[name] = self.timings.get(name, 0.0) + (time.monotonic() - start) * 1000

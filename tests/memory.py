@@ -6,8 +6,9 @@ from typing import Any
 
 from producers.events import TurnEvent
 from producers.settings import Settings
+from query.answer import Answer
 from query.question import Question
-from query.recall import Answer, Recaller
+from query.recall import Recaller
 from workers.embedding.registry import load_embedder
 from workers.ingest import Arrival, Pipeline
 from workers.order import entry_order

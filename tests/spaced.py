@@ -6,8 +6,9 @@ from typing import Any
 
 from producers.events import TurnEvent
 from producers.settings import Settings
+from query.answer import Answer
 from query.question import Question
-from query.recall import Answer, Recaller
+from query.recall import Recaller
 from stepped import Stepped, turn
 from workers.embedding.registry import load_embedder
 from workers.maintenance.run import run_job

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from producers.errors import NotReady, ScopeRecallError
 from producers.events import CANARY_TENANT, TurnEvent
 from producers.logs import get_logger
+from query.answer import Answer
 from query.question import Question
-from query.recall import Answer
 from workers.stores.scope import Scope
 
 PATIENCE_SECONDS = 5.0

@@ -9,11 +9,12 @@ from typing import Generic, TypeVar
 
 from producers.errors import ScopeRecallError
 from producers.settings import Settings
+from query.answer import Answer
 from query.api.appender import Appender
 from query.api.canary import Canary
 from query.api.limits import Line
 from query.question import Question
-from query.recall import Answer, Recaller
+from query.recall import Recaller
 from workers.stores.catalog import Catalog
 
 T = TypeVar("T")

@@ -17,8 +17,9 @@ from rich.text import Text
 from producers.events import TurnEvent, parse_event
 from producers.settings import Settings
 from producers.terminal import DONE, IN_PART, Terminal, command, examples
+from query.answer import Answer
 from query.question import Question
-from query.recall import Answer, Recaller
+from query.recall import Recaller
 from query.scratch import push_and_drain, running_system, scratch_settings
 from workers.status import gather_status
 from workers.stores.scope import Scope

@@ -16,9 +16,10 @@ from producers.errors import UsageError
 from producers.events import Role
 from producers.settings import Settings
 from producers.terminal import DONE, Terminal, command, examples, moment, plain
+from query.answer import Answer
 from query.json_lines import read_rows
 from query.question import Question
-from query.recall import Answer, Recaller
+from query.recall import Recaller
 from query.recency import Recency
 from query.recent import Recent, parse_recent
 from workers.stores.facts import conditions_of, parse_condition

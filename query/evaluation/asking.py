@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from producers.settings import Settings
+from query.answer import Answer
 from query.evaluation.ingests import Ingest
 from query.evaluation.labelled import LabelledQuestion
 from query.evaluation.metrics import TurnRef
 from query.evaluation.variants import Variant
 from query.question import Question
-from query.recall import Answer, Recaller
+from query.recall import Recaller
 from query.recency import Recency
 from workers.stores.scope import Scope
 

@@ -15,8 +15,9 @@ from test_throughput import turns
 
 from memory import Memory
 from producers.settings import Settings, load_settings
+from query.answer import Answer
 from query.question import Question
-from query.recall import Answer, Recaller
+from query.recall import Recaller
 from query.reranking.late_interaction import BATCH
 from query.reranking.registry import load_reranker
 from query.reranking.token_encoder import TokenEncoder

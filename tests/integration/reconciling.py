@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from producers.settings import Settings
+from query.answer import Answer
 from query.question import Question
-from query.recall import Answer, Recaller
+from query.recall import Recaller
 from stepped import Stepped, turn
 from workers.maintenance.run import RunReport, run_job
 from workers.stores.catalog import Catalog

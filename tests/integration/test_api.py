@@ -16,9 +16,10 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 
+from query.answer import Answer
 from query.api.app import create_app
 from query.question import Question
-from query.recall import Answer, Recaller
+from query.recall import Recaller
 from served import LOOPBACK, fill, served, settings_of
 from system import Cli
 

@@ -137,7 +137,9 @@ def test_searches_that_take_too_much_of_the_deadline_are_followed_by_less_and_sa
     answer = memory.ask("heron number 5", k=8, deadline_ms=1)
     assert contents(answer)[0] == "heron number 5"
     assert len(answer.hits) == 8
-    assert answer.degraded[0].startswith("candidates: the searches took long, so each brought 50 turns instead of 100")
+    assert answer.degraded[0].startswith(
+        "candidates: little time was left after the searches, so each brought at most 50 turns instead of 100"
+    )
     assert memory.ask("heron number 5", k=8, deadline_ms=60_000).degraded == []
 
 
@@ -190,6 +192,28 @@ def test_the_same_question_gets_the_same_answer_every_time(memory: Memory) -> No
     memory.store(*[turn(f"heron {n % 3} at the weir", n) for n in range(30)])
     answers = [memory.ask("heron weir", k=10) for _ in range(3)]
     assert len({tuple((hit.turn_index, hit.score) for hit in answer.hits) for answer in answers}) == 1
+
+
+def test_copies_do_not_keep_different_turns_out(memory: Memory) -> None:
+    memory.store(*[turn("deploy finished successfully", n) for n in range(300)])
+    others = [f"deploy {word} failed" for word in ("red", "green", "blue", "grey")]
+    memory.store(*[turn(text, 300 + n) for n, text in enumerate(others)])
+    answer = memory.ask("deploy finished successfully", k=5)
+    assert sorted(contents(answer)) == sorted(["deploy finished successfully", *others])
+    assert answer.degraded == []
+    late = memory.ask("deploy finished successfully", k=5, deadline_ms=1)
+    assert len(late.hits) == 1
+    assert "folding: the 50 best turns say only 1 different things; there may be others" in late.degraded
+
+
+def test_a_turn_in_several_chunks_that_is_the_question_is_first(memory: Memory) -> None:
+    fix = "Use this fix for quux{}:\n\n```sh\nquux --fix --all\n```\nDone by {}"
+    texts = [fix.format("", "Ada"), fix.format("", "Bob"), fix.format(" now", "Cyd")]
+    memory.store(turn(texts[0], 6, role="tool"), *[turn(text, 0, session_id=text[-3:]) for text in texts[1:]])
+    for text in texts:
+        first = memory.ask(text, fold=False, explain=True).hits[0]
+        assert first.total_chunks > 1
+        assert first.session_id == {"Ada": "s"}.get(text[-3:], text[-3:])
 
 
 def test_a_model_other_than_the_vectors_own_is_refused_by_name_and_the_words_still_answer(memory: Memory) -> None:

@@ -14,8 +14,9 @@ from reconciling import TURNS, active, ask, run, said, small_system, table_of
 
 from producers.errors import ModelError, NotReady
 from producers.settings import Settings
+from query.answer import Answer
 from query.question import Question
-from query.recall import Answer, Recaller
+from query.recall import Recaller
 from spaced import Spaced, asked
 from spaced import said as spaced_turn
 from stepped import Stepped

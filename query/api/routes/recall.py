@@ -8,6 +8,7 @@ from dataclasses import replace
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 
+from query.answer import Answer
 from query.api.access import Caller, needs
 from query.api.answers import documented
 from query.api.limits import too_many
@@ -15,7 +16,6 @@ from query.api.recall_answers import RecallAnswer
 from query.api.requests import RecallRequest
 from query.api.service import Service
 from query.question import Question
-from query.recall import Answer
 
 
 def recall_routes(service: Service) -> APIRouter:
