@@ -31,6 +31,8 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 DONE = 0
 IN_PART = 1
 CANNOT_RUN = 2
+LOG_WIDTH = 160
+"""Columns of a table in a pipe or a log, where no window cuts it."""
 OUR_PACKAGES = ("producers", "workers", "query")
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
@@ -88,7 +90,8 @@ def command(
                 settings = load_settings(config, data_dir=data_dir, redis_url=redis_url, **overrides)
                 configure_logging(settings.log_level)
                 # Content is shown as it is: no markup, no emoji codes, nothing coloured by guess.
-                out = Console(markup=False, emoji=False, highlight=False)
+                width = None if "COLUMNS" in os.environ or (sys.stdout and sys.stdout.isatty()) else LOG_WIDTH
+                out = Console(markup=False, emoji=False, highlight=False, width=width)
                 err = Console(markup=False, emoji=False, highlight=False, stderr=True)
                 terminal = Terminal(settings, as_json, out, err)
                 if not on_half_restored and settings.restore_mark.exists():

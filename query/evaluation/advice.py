@@ -21,6 +21,8 @@ MUCH_BELOW_THE_CEILING = 0.1
 LOW_CEILING = 0.9
 """What was found at all must lie below before the candidates are."""
 NEAR_DEADLINE = 0.9
+LEAST_ALIKE = 20
+"""Questions from which "no worse beyond chance" means something: with a few, hardly anything is beyond chance."""
 MUCH_FASTER = 0.5
 
 
@@ -69,6 +71,8 @@ def _choice(runs: Sequence[Run], rows: Sequence[Row]) -> tuple[Run, list[str]]:
         f"keep the settings as they are: over these {others[0].metrics.questions} questions nothing compared is better "
         "beyond chance, by R@5 or by MRR"
     ]
+    if others[0].metrics.questions < LEAST_ALIKE:
+        return base, said
     alike = [run for run in runs[1:] if run.variant.name not in {row.setting for row in worse}]
     said += [line for run in alike for line in _faster(run, base)]
     return base, said

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from producers.terminal import Terminal, plain
 from query.evaluation.asking import Run
@@ -87,9 +87,14 @@ def _show_degraded(terminal: Terminal, runs: Sequence[Run]) -> None:
             terminal.say(f"{_front(runs, run)}degraded, of all answers: {shares}; --json has each line", style="yellow")
 
 
+def _columns(*names: str) -> list[Column]:
+    """What does not fit goes on in the next line: a figure that is cut off is none."""
+    return [Column(name, overflow="fold") for name in names]
+
+
 def _table(run: Run, rows: Sequence[Row]) -> Table:
     title = f"embedder {run.embedder}, reranker {run.reranker or 'none'}"
-    table = Table("questions", "n", *SHOWN, "R@5, 95%", title=title)
+    table = Table(*_columns("questions", "n", *SHOWN, "R@5, 95%"), title=title)
     for row in telling(rows):
         flat, interval = row.metrics.as_dict(), row.intervals["R@5"]
         figures = (f"{flat[metric]:.3f}" for metric in SHOWN)
@@ -99,7 +104,7 @@ def _table(run: Run, rows: Sequence[Row]) -> Table:
 
 
 def _comparison(runs: Sequence[Run], rows: Sequence[Row]) -> Table:
-    table = Table("questions", "n", "setting", *SHOWN_BESIDE, *(f"{name} gain" for name in GAINS))
+    table = Table(*_columns("questions", "n", "setting", *SHOWN_BESIDE, *(f"{name} gain" for name in GAINS)))
     for row in telling(rows):
         first = not row.gains
         flat = row.metrics.as_dict()

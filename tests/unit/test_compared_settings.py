@@ -157,6 +157,8 @@ def test_nothing_is_recommended_by_chance_but_what_is_as_good_and_faster_is_name
     advice = said(asked(40), ranks, base=200.0, reranker=12.0)
     assert advice[0].startswith("keep the settings as they are: over these 40 questions nothing compared is better")
     assert advice[1].startswith("where speed counts, set reranker=none: 12 ms a question instead of 200 (p50)")
+    few = said(asked(3), {name: ranking[:3] for name, ranking in ranks.items()}, base=200.0, reranker=12.0)
+    assert not any("where speed counts" in line for line in few)
 
 
 def test_all_others_being_worse_is_said() -> None:

@@ -44,7 +44,7 @@ def test_no_value_matches_nothing_and_repeats_count_once(values: list[str], expe
 
 @given(
     tenant=st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20),
-    names=st.lists(st.text(st.characters(exclude_categories=("Cs",)), max_size=10), max_size=3),
+    names=st.lists(st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=10), max_size=3),
     index=st.integers(0, 2**62),
 )
 def test_no_value_of_a_scope_reaches_the_filter_outside_a_literal(tenant: str, names: list[str], index: int) -> None:
@@ -66,3 +66,9 @@ def test_times_are_a_half_open_range_of_microseconds() -> None:
     assert scope_filter(scope) == (
         "tenant = 't' AND created_at_us >= 1767225600000000 AND created_at_us < 1767312000000000"
     )
+
+
+@pytest.mark.parametrize("name", ["sessions", "agents", "roles", "tags", "sources", "exclude_sessions"])
+def test_an_empty_value_of_a_filter_is_refused_by_name(name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name}: an empty value"):
+        Scope("t", **{name: ("s", "")})

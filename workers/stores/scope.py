@@ -52,6 +52,9 @@ class Scope:
                 f"since {self.since.isoformat()} is not before until {self.until.isoformat()}; "
                 "swap them or widen the range"
             )
+        for name in ("sessions", "agents", "roles", "tags", "sources", "exclude_sessions", "code_languages"):
+            if "" in getattr(self, name):
+                raise UsageError(f"{name}: an empty value, which nothing has; leave it out, or name one")
         check_conditions(self.where)
 
     @property
