@@ -1,8 +1,9 @@
 """Near-duplicates among the hits: the best stands for them all, so that five hits are five different things. Pure.
 
-A text is folded into a better one by the same speaker that is equal but for case, width and white space, or that says nearly the same in
-the same order, where the lesser one has no word of its own, and both have the same numbers, comparisons and negations:
-a fact and its correction, or two lines of a log, stay two hits. Chinese, Japanese and Korean count by the character.
+A text is folded into a better one by the same speaker that is equal but for case, width and white space, or that says
+nearly the same in the same order, where the lesser one has no word of its own, and both have the same numbers,
+comparisons and negations: a fact and its correction, or two lines of a log, stay two hits. Chinese, Japanese and Korean
+count by the character.
 
 R@5 / MRR of the ranked turns, by what is left of them. "counted": evidence that was folded counts at the hit that
 stands for it, which says the same; without that, of two equal documents the one that bears no label can stand first.
