@@ -5,7 +5,8 @@
             that is the question itself: whoever asks for a turn by its words means that one among its like
     final = z(first) + rerank · z(reranker) + final_length · z(log length), over the best of the first stage,
             + user for a user's turn, + opening · (1 to 0, from a session's first turn to its ninth),
-            + SAME for a turn that is the question itself, so that all this leaves it first
+            + SAME for a turn that is the question itself, so that all this leaves it first;
+            without a reranker what follows z(first) is divided by 1 + rerank: it shall not count for more then
 
 The final score is this on 0 to 1; where the reranker did not reach all, on .5 to 1 for those it reached, and half the
 first score for the others.
@@ -161,13 +162,13 @@ def settle(
         raise ValueError(f"{len(first)} candidates, {len(scores)} reranked scores")
     reached = [(one, score) for one, score in zip(first, scores, strict=True) if score is not None]
     if not reached:
-        return _in_order(first, _without_reranker(first, weights))
+        return _in_order(first, _first_scores(first) + _beside(first, weights) / (1 + weights.rerank))
     raw = np.array([score for _, score in reached], float)
     if not np.isfinite(raw).all():
         raise ValueError(f"a reranker's score is {raw[~np.isfinite(raw)][0]}, which cannot be ranked")
     read = [one for one, _ in reached]
     scaled, ranks = standard(raw), _ranks(raw, [one.turn for one in read])
-    mixed = _without_reranker(read, weights) + weights.rerank * scaled
+    mixed = _first_scores(read) + weights.rerank * scaled + _beside(read, weights)
     read = [
         replace(one, parts={**one.parts, "rerank": Part(float(raw[at]), float(scaled[at]), ranks[at])})
         for at, one in enumerate(read)
@@ -177,21 +178,25 @@ def settle(
     return _in_order(read, mixed, lowest) + [replace(one, score=lowest * one.score) for one in rest]
 
 
-def _without_reranker(first: Sequence[Ranked], weights: Weights) -> Scores:
-    """The final sum, but for the reranker."""
-    summed = standard(np.array([one.score for one in first]))
+def _beside(first: Sequence[Ranked], weights: Weights) -> Scores:
+    """What the final sum holds beside the scores of first stage and reranker."""
     lengths = [one.parts["length"].raw for one in first if "length" in one.parts]
+    summed = np.zeros(len(first))
     if len(lengths) == len(first):
-        summed = summed + weights.final_length * standard(np.array(lengths, float))
+        summed = weights.final_length * standard(np.array(lengths, float))
     for name, weight in (("user", weights.user), ("opening", weights.opening), ("same", SAME)):
         summed = summed + weight * np.array([one.parts[name].scaled if name in one.parts else 0.0 for one in first])
     return summed
 
 
+def _first_scores(first: Sequence[Ranked]) -> Scores:
+    return standard(np.array([one.score for one in first]))
+
+
 def _in_order(first: Sequence[Ranked], summed: Scores, lowest: float = 0.0) -> list[Ranked]:
     """By their sums, put on `lowest` to 1, with each one's place and score in the first stage among its parts."""
-    own = np.array([one.score for one in first])
-    fused = [Part(float(raw), float(z), rank) for rank, (raw, z) in enumerate(zip(own, standard(own), strict=True), 1)]
+    scaled = _first_scores(first)
+    fused = [Part(one.score, float(scaled[at]), at + 1) for at, one in enumerate(first)]
     spread = unit(summed)
     scores = lowest + (1 - lowest) * (spread if spread.any() else np.ones(len(first)))
     return [
