@@ -284,7 +284,7 @@ def load_settings(config: Path | None = None, **overrides: Any) -> Settings:
 
 def _problem(found: Any) -> str:
     """What pydantic says, in the words of who writes JSON or TOML."""
-    return "should be a list" if found["type"] == "tuple_type" else str(found["msg"])
+    return "should be a list" if found["type"] == "tuple_type" else str(found["msg"]).removeprefix("Value error, ")
 
 
 def shown(name: str, value: Any) -> Any:

@@ -185,7 +185,7 @@ def _scope_of_line(row: dict[str, Any]) -> tuple[Scope, tuple[Recent, ...]]:
     for name in row:
         if name in ASKED_WITH_OPTIONS:
             raise UsageError(f"{name}: not a field of a line: give it as an option, for all questions")
-        near = difflib.get_close_matches(name, LINE_FILTERS, n=1, cutoff=NEARLY)
+        near = difflib.get_close_matches(name, [*LINE_FILTERS, *ASKED_WITH_OPTIONS], n=1, cutoff=NEARLY)
         if near and name not in LINE_FILTERS:
             raise UsageError(f"{name}: unknown field; did you mean {near[0]}?")
     if not isinstance(row["query"], str) or not isinstance(row["tenant"], str):

@@ -78,6 +78,8 @@ class LabelledSet:
 def read_labelled_set(turns: Path, queries: Path, settings: Settings) -> LabelledSet:
     """Read both files. Raises `UsageError` naming file, line and field."""
     rows = list(_rows(turns, TURN_NAMES, ("conversation_id", "session_id", "turn_index", "role", "content")))
+    if not rows:
+        raise UsageError(f"{turns}: holds no turn")
     for number, row in rows:
         _check_texts(turns, number, row, ("conversation_id", "session_id", "role"))
     asked = list(_rows(queries, QUESTION_NAMES, ("query_id", "query", "scope")))

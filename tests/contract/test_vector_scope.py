@@ -76,7 +76,9 @@ def scoped(tmp_path_factory: pytest.TempPathFactory) -> tuple[VectorStore, list[
 
 
 def few(values: list[str]) -> st.SearchStrategy[tuple[str, ...]]:
-    return st.one_of(st.just(()), st.lists(st.sampled_from(values) | st.text(max_size=5), max_size=3).map(tuple))
+    return st.one_of(
+        st.just(()), st.lists(st.sampled_from(values) | st.text(min_size=1, max_size=5), max_size=3).map(tuple)
+    )
 
 
 CONDITIONS = st.tuples(

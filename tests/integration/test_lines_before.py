@@ -36,7 +36,7 @@ OTHERS = [
 @pytest.fixture
 def memory(settings: Settings) -> Memory:
     memory = Memory(settings)
-    memory.store(*(turn(text, index, session_id=f"s{index}") for index, text in enumerate([*OTHERS, FERRY])))
+    memory.store(*(turn(text, session_id=f"s{number}") for number, text in enumerate([*OTHERS, FERRY])))
     return memory
 
 

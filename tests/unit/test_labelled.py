@@ -78,6 +78,7 @@ def test_turn_events_and_tenants_are_taken_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("turns", "questions", "said"),
     [
+        ([], [question("a")], "turns.jsonl: holds no turn"),
         ([{"conversation_id": "a"}], [], "turns.jsonl, line 1: session_id, turn_index, role, content missing"),
         ([turn("a", "a1", content="")], [], "turns.jsonl, line 1: content: string should have at least 1 character"),
         ([turn("a", "a1", timestamp="soon")], [], "turns.jsonl, line 1: Invalid isoformat"),

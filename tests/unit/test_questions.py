@@ -59,6 +59,7 @@ def test_a_line_can_name_every_filter_and_other_fields_are_not_looked_at(tmp_pat
     [
         ({"role": ["user"]}, "role: unknown field; did you mean roles?"),
         ({"session": "s"}, "session: unknown field; did you mean sessions?"),
+        ({"neighbors": 2}, "neighbors: unknown field; did you mean neighbours?"),
         ({"code_language": ["c"]}, "code_language: unknown field; did you mean code_languages?"),
         ({"where": ["a=b"]}, 'where: an object is due, such as {"git.branch": "main"}, got list'),
         ({"where": {"a": {"b": 1}}}, "where 'a': strings, numbers, true, false or null are due"),
