@@ -17,6 +17,8 @@ MICROSECOND = timedelta(microseconds=1)
 LAST_MOMENT = datetime.max.replace(tzinfo=UTC)
 MAX_NEIGHBOURS = 10
 """As in the setting `neighbours`."""
+MAX_WIDE = 1000
+"""As in the setting `wide`."""
 
 
 @dataclass(frozen=True)

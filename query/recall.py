@@ -26,7 +26,7 @@ from query.folding import fold
 from query.gate import Gate
 from query.models import Models
 from query.passages import passages_of
-from query.question import Question
+from query.question import MAX_WIDE, Question
 from query.ranking import Features, Ranked, first_stage, settle, weights_for
 from query.recency import by_recency
 from query.stopwatch import Stopwatch
@@ -42,8 +42,8 @@ LOOK_SECONDS = 0.14
 SEARCHES = 2
 """Wide passes at once in a process: one computes while the other waits for its stores. With more they wait for the
 interpreter at each row and each layer of a model: of four callers the slowest twentieth took 244 ms instead of 212."""
-WIDER, MOST_WIDE = 4, 1000
-"""How much wider is looked where the wide pass is full of turns that say the same, and up to where."""
+WIDER = 4
+"""How many times wider is looked where the wide pass is full of turns that say the same."""
 WARM_UP = "warm up"
 NO_HURRY = 3600.0
 
@@ -114,10 +114,11 @@ class Recaller:
             sure, confident = self._confident(question, ranked, reranker, pool)
             top = distinct(confident, pool, question)
         if len(ranked) == question.wide and len(top) < question.k <= len(confident):  # copies fill the wide pass
-            if question.wide < MOST_WIDE and clock.elapsed() < question.deadline_ms / 2000:
-                return self._answer(models, replace(question, wide=min(WIDER * question.wide, MOST_WIDE)), clock)
+            if question.wide < MAX_WIDE and clock.elapsed() < question.deadline_ms / 2000:
+                return self._answer(models, replace(question, wide=min(WIDER * question.wide, MAX_WIDE)), clock)
             pool.degraded.append(
-                f"folding: the {question.wide} best turns say only {len(top)} different things; there may be others"
+                f"folding: the {question.wide} best turns say only {len(top)} different things, and there may be "
+                "others: raise deadline_ms or wide, or filter"
             )
         with clock.stage("context"):
             hits = [hit_of(pool, one, also, sure[one.turn], explain=question.explain) for one, also in top]

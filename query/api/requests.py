@@ -15,7 +15,7 @@ from query.counting import By
 from query.history import MAX_SESSIONS as MOST_SESSIONS
 from query.history import MAX_TURNS as MOST_TURNS
 from query.history import SESSIONS_SHOWN
-from query.question import MAX_NEIGHBOURS, MAX_QUESTION_CHARS, Question
+from query.question import MAX_NEIGHBOURS, MAX_QUESTION_CHARS, MAX_WIDE, Question
 from query.recency import Recency
 from query.recent import MAX_RECENT, MAX_SESSIONS, Recent
 from workers.stores.facts import conditions_of
@@ -23,8 +23,6 @@ from workers.stores.history import Part
 from workers.stores.scope import Scope
 from workers.stores.selection import Selection
 
-MAX_WIDE = 1000
-"""As in the `wide` setting."""
 MAX_DEADLINE_MS = 600_000
 """A caller that would wait longer than ten minutes has a wrong number there."""
 MAX_COUNTED_CHARS = 4000
