@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -119,6 +120,7 @@ class Settings(BaseSettings):
     )
     recency_weight: float = Field(0.0, ge=0, le=1, description="How much of a score is how recent a turn is.")
     half_life_days: float = Field(30.0, gt=0, description="Age at which being recent counts half.")
+    time_zone: ZoneInfo | None = Field(None, description="Whose days a question names, as Asia/Shanghai; unset: UTC.")
     query_context_weight: float = Field(0.3, ge=0, le=1, description="What the lines before a question count for.")
     neighbours: int = Field(0, ge=0, le=10, description="Turns shown before and after each hit in the context block.")
     context_chars: int = Field(8000, ge=100, description="Largest context block, in characters.")
@@ -163,9 +165,7 @@ class Settings(BaseSettings):
     )
     forget_cron: str = Field("*/10 * * * *", description="When forgets that were interrupted are finished.")
     retention_cron: str = Field("40 2 * * *", description="When turns go that the retention rules no longer keep.")
-    reconcile_cron: str = Field(
-        "10 3 * * *", description="When the vectors are compared with the catalog and repaired."
-    )
+    reconcile_cron: str = Field("10 3 * * *", description="When the vectors are made to be what the catalog says.")
 
     retention: tuple[RetentionRule, ...] = Field((), description="Rules by which turns are removed; none: all stay.")
 

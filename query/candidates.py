@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from workers.embedding.registry import recommended_multilingual
 from workers.stores.catalog import Catalog, StoredChunk
 from workers.stores.lance_search import Candidate
 from workers.stores.placed_turns import Place, PlacedTurn
-from workers.stores.scope import Scope
+from workers.stores.scope import Scope, Span
 from workers.stores.space import Space
 from workers.stores.vectors import VectorStore
 
@@ -59,45 +59,49 @@ class CandidateSearch:
         self._completeness = Completeness(catalog, vectors, space)
 
     def gather(
-        self, text: str, scope: Scope, wide: int, in_context: InContext | None = None, look_by: float = math.inf
+        self,
+        text: str,
+        scope: Scope,
+        wide: int,
+        in_context: InContext | None = None,
+        look_by: float = math.inf,
+        days: tuple[Span, ...] = (),
     ) -> Pool:
-        """Candidates for `wide` turns from each leg, and their neighbours. A leg that fails stays out, and when the
-        searches end after `look_by`, a `time.monotonic()` value, less is looked at; `degraded` says so.
+        """Candidates for `wide` turns from each leg, as many again of the `days` that the question names, and their
+        neighbours. A leg that fails stays out, and when the searches end after `look_by`, a `time.monotonic()` value,
+        less is looked at; `degraded` says so.
 
         Raises what the lexical leg raised when no leg is left.
         """
         pool = Pool()
         limit = wide * CHUNKS_PER_TURN
         vector = self._question_vector(text, in_context, pool)
-        near: list[Candidate] = []
+        scopes = [scope, replace(scope, within=days)] if days else [scope]
+        near: list[list[Candidate]] = []
         if vector is not None:
             try:
                 how = self._catalog.spaces.search(self._space)  # the job `index` changes it while this process runs
-                near = self._vectors.dense(self._space, vector, scope, limit, how)
+                near = [self._vectors.dense(self._space, vector, one, limit, how) for one in scopes]
                 pool.dense = {}
             except ScopeRecallError as error:
                 pool.degraded.append(f"dense: {error}; the answer is from the lexical search alone")
-        sharing: list[Candidate] = []
+        sharing: list[list[Candidate]] = []
         try:
-            sharing = self._vectors.lexical(self._space, text, scope, limit)
+            sharing = [self._vectors.lexical(self._space, text, one, limit) for one in scopes]
         except ScopeRecallError as error:
             if pool.dense is None:
                 raise
             pool.degraded.append(f"lexical: {error}; the candidates are from the dense search alone")
         late = time.monotonic() > look_by
         turns = wide if late else wide * LEG_TURNS
-        dense = {one.vector_id: one.score for one in leading(near, turns)}
-        lexical = [one.vector_id for one in leading(sharing, turns)]
+        dense = {one.vector_id: one.score for found in near for one in leading(found, turns)}
+        lexical = [one.vector_id for found in sharing for one in leading(found, turns)]
         ids = list(dict.fromkeys([*dense, *lexical]))
         pool.chunks = self._catalog.hydrate(ids, scope, self._space)
         if late:
-            pool.degraded.append(
-                f"candidates: little time was left after the searches, so each brought at most {wide} turns instead of "
-                f"{wide * LEG_TURNS}, not compared by the other, and ranked without what stands around them. Raise "
-                "deadline_ms"
-            )
+            pool.degraded.append(_hurried(wide))
         else:
-            self._look_around(pool, scope, {*list(dense)[:wide], *lexical[:wide]})
+            self._look_around(pool, scope, {one.vector_id for found in near + sharing for one in found[:wide]})
         self._keep_hydrated(pool, dense, None if late else vector)
         missing = self._completeness.problem(suspicious=not ids)
         unfiltered = self._completeness.filter_problem(scope)
@@ -162,6 +166,13 @@ class CandidateSearch:
             reason = str(error)
         pool.degraded.append(f"query_context: {reason}; the question was searched for by itself")
         return vector
+
+
+def _hurried(wide: int) -> str:
+    return (
+        f"candidates: little time was left after the searches, so each brought at most {wide} turns instead of "
+        f"{wide * LEG_TURNS}, not compared by the other, and ranked without what stands around them. Raise deadline_ms"
+    )
 
 
 def _foreign(text: str, embedder: Embedder) -> str:

@@ -3,7 +3,7 @@ but for the words that are remembered."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -15,11 +15,12 @@ from query.ranking import Features
 from query.words import WordCounts, Words
 from workers.stores.catalog import StoredChunk
 from workers.stores.placed_turns import Place
+from workers.stores.scope import Span, within
 from workers.stores.terms import question_terms
 
 
-def features_of(question: str, pool: Pool, words: WordCounts) -> Features:
-    """The features of every turn in the pool."""
+def features_of(question: str, pool: Pool, words: WordCounts, days: Collection[Span] = ()) -> Features:
+    """The features of every turn in the pool; `days` are those that the question names."""
     chunks = [pool.chunks[key] for key in sorted(pool.chunks)]
     by_turn: dict[str, list[int]] = {}
     for at, chunk in enumerate(chunks):
@@ -42,6 +43,7 @@ def features_of(question: str, pool: Pool, words: WordCounts) -> Features:
         previous=_leaned_on(first, position, PREVIOUS),
         following=_leaned_on(first, position, FOLLOWING),
         same=np.array([_is(one, question, asked) for one in parts], np.bool_),
+        on_day=np.array([within(one.turn.created_at_us, days) for one in first], np.bool_),
         user=np.array([one.turn.role == USER for one in first], np.bool_),
         index=np.array([one.turn_index for one in first], np.int64),
     )

@@ -1,8 +1,9 @@
 """The ranking: what the candidates of one question are scored by, and how the scores become one order. Pure.
 
     x     = z(cosine) + lexical · z(BM25 with neighbours) + length · z(log length)
-    first = x on 0 to 1, + previous · that of the turn before, + following · that of the turn after, + 1 for a turn
-            that is the question itself: whoever asks for a turn by its words means that one among its like
+    first = x on 0 to 1, + previous · that of the turn before, + following · that of the turn after, + day for a turn
+            said on a day that the question names, + 1 for one that is the question itself: whoever asks for a turn
+            by its day or its words means that one among its like
     final = z(first) + rerank · z(reranker) + final_length · z(log length), over the best of the first stage,
             + user for a user's turn, + opening · (1 to 0, from a session's first turn to its ninth),
             + SAME for a turn that is the question itself, so that all this leaves it first;
@@ -21,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +41,8 @@ class Weights:
     length: float = 0.2
     previous: float = 0.2
     following: float = 0.2
+    day: float = 0.7
+    """Less than 1, so that what is said of a day later can still be found by what it says."""
     rerank: float = 0.4
     final_length: float = 0.2
     """Length again, beside the reranker: a short turn has a good match for each word more easily than it says much."""
@@ -84,6 +88,8 @@ class Features:
     """The same of the turn after."""
     same: NDArray[np.bool_]
     """Whether the turn is the question, but for case, width and white space."""
+    on_day: NDArray[np.bool_]
+    """Whether the turn was said on a day that the question names."""
     user: NDArray[np.bool_]
     """Whether the turn is a user's."""
     index: NDArray[np.int64]
@@ -129,8 +135,13 @@ def first_stage(features: Features, weights: Weights = SPACED, best: int | None 
     score = own.copy()
     for where, weight in around.values():
         score += weight * np.where(where >= 0, own[where], 0.0)
-    score = unit(score + features.same)
-    opening = 1 - np.log1p(np.clip(features.index, 0, OPENING_TURNS)) / math.log1p(OPENING_TURNS)
+    score = unit(score + weights.day * features.on_day + features.same)
+    held: dict[str, NDArray[Any]] = {
+        "same": features.same,
+        "day": features.on_day,
+        "user": features.user,
+        "opening": 1 - np.log1p(np.clip(features.index, 0, OPENING_TURNS)) / math.log1p(OPENING_TURNS),
+    }
     found = []
     for at in _best_first(score, features.turns)[:best]:
         parts = {
@@ -140,7 +151,7 @@ def first_stage(features: Features, weights: Weights = SPACED, best: int | None 
         for name, (where, _) in around.items():
             if where[at] >= 0:
                 parts[name] = Part(float(own[where[at]]), float(own[where[at]]))
-        for name, holds in (("same", features.same), ("user", features.user), ("opening", opening)):
+        for name, holds in held.items():
             if holds[at]:
                 parts[name] = Part(float(holds[at]), float(holds[at]))
         found.append(Ranked(features.turns[at], features.best[at], float(score[at]), parts))

@@ -21,6 +21,7 @@ from query.candidates import CandidateSearch, Pool
 from query.confidence import confidence
 from query.context import Layout, context_block
 from query.current import CurrentModels
+from query.days import days_named
 from query.features import features_of
 from query.folding import fold
 from query.gate import Gate
@@ -33,6 +34,7 @@ from query.stopwatch import Stopwatch
 from query.why import Run, why
 from query.words import WordCounts
 from workers.stores.catalog import Catalog
+from workers.stores.scope import Span
 from workers.stores.vectors import VectorStore
 
 DEADLINE_RESERVE = 0.02
@@ -100,9 +102,10 @@ class Recaller:
         search = CandidateSearch(self._catalog, self._vectors, models.space, models.embedder)
         look_by = clock.deadline - LOOK_SECONDS
         with clock.stage("candidates"), self._searches.place(clock.deadline):
-            pool = search.gather(question.text, question.seen, question.wide, question.in_context, look_by)
+            days = self._days(question)
+            pool = search.gather(question.text, question.seen, question.wide, question.in_context, look_by, days)
         with clock.stage("fusion"):
-            features = features_of(question.text, pool, self._words)
+            features = features_of(question.text, pool, self._words, days)
             # Every candidate's place is worked out only for someone who asks about one.
             counted = question.wide if question.why is None else None
             first = first_stage(features, weights_for(question.text), counted)
@@ -166,12 +169,16 @@ class Recaller:
         by turn key, whatever time it takes: for a fit of the weights. Raises as `recall`."""
         models = self._current.models()
         search = CandidateSearch(self._catalog, self._vectors, models.space, models.embedder)
-        pool = search.gather(question.text, question.seen, question.wide, question.in_context)
-        features = features_of(question.text, pool, self._words)
+        days = self._days(question)
+        pool = search.gather(question.text, question.seen, question.wide, question.in_context, days=days)
+        features = features_of(question.text, pool, self._words, days)
         first = first_stage(features, weights_for(question.text), reranked)
         ranked, _ = self._rerank(models, question, first, pool, Stopwatch(NO_HURRY))
         parts = {one.turn: one.parts["rerank"].raw for one in ranked if "rerank" in one.parts}
         return pool, features, {turn: raw for turn, raw in parts.items() if raw is not None}
+
+    def _days(self, question: Question) -> tuple[Span, ...]:
+        return days_named(question.text, question.as_of or datetime.now(UTC), self._settings.time_zone or UTC)
 
     def _rerank(
         self, models: Models, question: Question, ranked: list[Ranked], pool: Pool, clock: Stopwatch

@@ -23,6 +23,7 @@ ASKED_WITH = (
     "min_score",
     "recency_weight",
     "half_life_days",
+    "time_zone",
     "query_context_weight",
 )
 """Settings of a recall: variants that differ in these alone share one ingest."""

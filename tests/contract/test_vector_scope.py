@@ -85,6 +85,7 @@ CONDITIONS = st.tuples(
     st.sampled_from(["git.branch", "n", "ok", "."]),
     st.sampled_from(["3", "3.0", "4", "t", "o'brien", "龙" * 5000, "true", "null", "x' OR '1'='1"]),
 )
+MICROSECONDS = st.integers(-1, 2_000_001)
 MOMENTS = st.none() | st.integers(0, 3).map(lambda second: datetime.fromtimestamp(second, UTC))
 
 
@@ -99,6 +100,7 @@ MOMENTS = st.none() | st.integers(0, 3).map(lambda second: datetime.fromtimestam
     exclude_sessions=few(ODD[:6]),
     before_turns=st.lists(st.tuples(st.sampled_from(ODD[:6]), st.integers(0, 400)), max_size=3).map(tuple),
     since=MOMENTS,
+    within=st.lists(st.tuples(MICROSECONDS, MICROSECONDS), max_size=3).map(tuple),
     where=st.lists(CONDITIONS, max_size=3).map(tuple),
     code_languages=few(["Python", "o'brien"]),
 )

@@ -24,6 +24,7 @@ def features(
     same: int | None = None,
     user: Sequence[bool] | None = None,
     index: Sequence[int] | None = None,
+    on_day: Sequence[bool] | None = None,
 ) -> Features:
     """Turns t0, t1, …"""
     count = len(cosine if cosine is not None else bm25 or [])
@@ -41,6 +42,7 @@ def features(
         previous=before,
         following=after,
         same=np.arange(count) == (-1 if same is None else same),
+        on_day=np.array(on_day if on_day is not None else [False] * count, np.bool_),
         user=np.array(user if user is not None else [False] * count, np.bool_),
         index=np.array(index if index is not None else [0] * count),
     )
@@ -66,6 +68,14 @@ def test_a_turn_that_is_the_question_stands_before_its_like_whatever_stands_arou
     assert order(found)[0] == "t0"
     assert found[0].parts["same"].scaled == 1.0
     assert all("same" not in one.parts for one in found[1:])
+
+
+def test_a_turn_of_a_named_day_gains_and_one_that_fits_much_better_can_still_pass_it() -> None:
+    cosine = [1.0, 0.6, 0.65, 0.0]
+    assert order(first_stage(features(cosine))) == ["t0", "t2", "t1", "t3"]
+    found = first_stage(features(cosine, on_day=[False, True, False, True]))
+    assert order(found) == ["t1", "t0", "t3", "t2"]
+    assert ["day" in one.parts for one in found] == [True, False, True, False]
 
 
 def test_only_as_many_as_are_asked_for_are_worked_out() -> None:

@@ -67,6 +67,9 @@ def scope_filter(scope: Scope, *, facts: bool = True) -> str:
         clauses.append(f"created_at_us >= {scope.since_us}")
     if scope.until_us is not None:
         clauses.append(f"created_at_us < {scope.until_us}")
+    if scope.within:
+        spans = (f"(created_at_us >= {first} AND created_at_us < {end})" for first, end in scope.within)
+        clauses.append(f"({' OR '.join(spans)})")
     return " AND ".join(clauses)
 
 

@@ -13,6 +13,9 @@ from producers.errors import UsageError
 from producers.events import MAX_ID_CHARS, utc_microseconds
 from workers.stores.facts import Condition, check_conditions, holds
 
+Span = tuple[int, int]
+"""A time from its first moment to before its second, in microseconds since 1970 (UTC)."""
+
 
 @dataclass(frozen=True)
 class Scope:
@@ -32,6 +35,8 @@ class Scope:
     """Turns said at or after this moment; a turn without a time is left out."""
     until: datetime | None = None
     """Turns said before this moment; a turn without a time is left out."""
+    within: tuple[Span, ...] = ()
+    """Turns said within any of these times; a turn without a time is left out."""
     before_turns: tuple[tuple[str, int], ...] = ()
     """(session_id, turn_index): of that session only turns below the index. `Catalog.newest_hidden` makes them."""
     where: tuple[Condition, ...] = ()
@@ -97,9 +102,15 @@ def in_scope(turn: ScopedTurn, scope: Scope) -> bool:
         and not any(turn.session_id == session and turn.turn_index >= index for session, index in scope.before_turns)
         and (scope.since_us is None or (turn.created_at_us is not None and turn.created_at_us >= scope.since_us))
         and (scope.until_us is None or (turn.created_at_us is not None and turn.created_at_us < scope.until_us))
+        and (not scope.within or within(turn.created_at_us, scope.within))
         and (not scope.code_languages or any(one.lower() in turn.code_languages for one in scope.code_languages))
         and holds(turn.metadata, scope.where)
     )
+
+
+def within(moment: int | None, spans: Iterable[Span]) -> bool:
+    """Whether a moment, in microseconds since 1970, lies within any of the times; an unknown one does not."""
+    return moment is not None and any(first <= moment < end for first, end in spans)
 
 
 def _any_of(value: str | None, wanted: Iterable[str]) -> bool:
