@@ -81,6 +81,10 @@ class Recaller:
         self._current.models().load(WARM_UP)
         self._vectors.connect()
 
+    def close(self) -> None:
+        """Let go of the catalog's connections; do not ask after it."""
+        self._catalog.close()
+
     def recall(self, question: Question) -> Answer:
         """Answer one question. Raises only when no leg can search at all."""
         loading = Stopwatch(0)

@@ -13,6 +13,7 @@ from producers.settings import ENV_PREFIX, Settings, load_settings
 
 if TYPE_CHECKING:
     from fake_service import Service
+    from postgresql import Postgresql
 
 for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:
     del os.environ[name]  # the settings of whoever runs the tests are not the tests'
@@ -47,3 +48,12 @@ def service(running_service: Service) -> Service:
     """The same, as if just started."""
     running_service.reset()
     return running_service
+
+
+@pytest.fixture(scope="session")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgresql]:
+    """A running PostgreSQL, for the tests of a process."""
+    from postgresql import running_postgresql
+
+    with running_postgresql(tmp_path_factory.mktemp("postgresql")) as server:
+        yield server

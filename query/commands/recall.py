@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -114,8 +115,8 @@ def recall(
     moments: dict[str, Any] = {"as_of": moment("as-of", as_of), "exclude_recent": parse_recent(exclude_recent)}
     scope = scope_of(**filters)
     question = Question(query or "", scope, **sizes, **moments, why=place_of(why), query_context=query_context or "")
-    recaller = Recaller.open(settings)
-    answer = recaller.recall(question)
+    with closing(Recaller.open(settings)) as recaller:
+        answer = recaller.recall(question)
     if terminal.json:
         terminal.emit(answer.as_json())
     else:
@@ -139,11 +140,11 @@ def sizes_of(settings: Settings, k: int) -> dict[str, Any]:
 def answer_file(terminal: Terminal, queries: Path, sizes: dict[str, Any]) -> None:
     """One line for each question of the file, once all of them are known to be askable."""
     questions = list(read_questions(queries))
-    recaller = Recaller.open(terminal.settings)
     kept = LINE_FIELDS + (AROUND_FIELDS if sizes["neighbours"] else ())
-    for query_id, asked in questions:
-        answer = recaller.recall(replace(asked, **sizes)).as_json()
-        terminal.emit({"query_id": query_id, **{name: answer[name] for name in kept}})
+    with closing(Recaller.open(terminal.settings)) as recaller:
+        for query_id, asked in questions:
+            answer = recaller.recall(replace(asked, **sizes)).as_json()
+            terminal.emit({"query_id": query_id, **{name: answer[name] for name in kept}})
 
 
 def scope_of(*, since: str | None, until: str | None, **filters: Any) -> Scope:

@@ -40,7 +40,7 @@ def original(
 ) -> Settings:
     """A running system on each kind of catalog."""
     if catalog_url.startswith("postgresql"):
-        programs = request.getfixturevalue("postgresql_server").bin_path
+        programs = request.getfixturevalue("postgresql").programs
         monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     return live_settings.model_copy(update={"catalog_url": catalog_url, "lease": 1.0, "batch_wait": 0.0})
 

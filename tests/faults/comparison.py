@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -94,13 +95,13 @@ class Stored:
 
     def not_recalled(self, numbers: Iterable[int]) -> list[int]:
         """Those of the turns with these numbers that recall does not find."""
-        recaller = Recaller.open(self._settings)
         missing = []
-        for number in numbers:
-            event = known_turn(number)
-            answer = recaller.recall(Question(event.content, Scope(event.tenant), k=WIDE, wide=WIDE))
-            if event.turn_index not in [hit.turn_index for hit in answer.hits]:
-                missing.append(number)
+        with closing(Recaller.open(self._settings)) as recaller:
+            for number in numbers:
+                event = known_turn(number)
+                answer = recaller.recall(Question(event.content, Scope(event.tenant), k=WIDE, wide=WIDE))
+                if event.turn_index not in [hit.turn_index for hit in answer.hits]:
+                    missing.append(number)
         return missing
 
     def _turn(self, number: int) -> TurnEvent:
