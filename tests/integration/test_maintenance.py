@@ -171,6 +171,14 @@ def test_status_names_a_job_that_failed_and_one_that_did_not_run_for_two_periods
     assert all("it waits for forget, begun at" in line for line in told)
     assert len(told) == 2
     catalog.runs.end(number, "failed", error="the disk is full")
+    long = catalog.runs.begin("index", "manual")
+    assert long is not None
+    told = overview(catalog, shared_settings, since=None, now=late)[1]
+    assert any(
+        "job index takes longer than its schedule '*/5 * * * *' leaves: it was begun at" in line for line in told
+    )
+    assert any("job reembed has not run" in line and "it waits for index" in line for line in told)
+    catalog.runs.end(long, "nothing")
     figures, [failed] = overview(catalog, shared_settings, since=None, now=now)
     assert figures["forget"]["last_outcome"] == "failed"
     assert "maintenance job forget failed at" in failed

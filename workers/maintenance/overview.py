@@ -6,8 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from producers.settings import Settings
-from workers.schedule import maintenance_jobs, next_times, overdue
+from workers.schedule import MaintenanceJob, maintenance_jobs, next_times, overdue
 from workers.stores.catalog import Catalog
+from workers.stores.maintenance_runs import MaintenanceRun
 
 
 def overview(
@@ -35,16 +36,20 @@ def overview(
         # A system that was off owes nothing for the time before its start.
         starts = [moment for moment in (good.ended if good else None, since) if moment is not None]
         if starts and overdue(job.cron, max(starts), now):
-            degraded.append(
-                f"maintenance job {job.name} has not run since {max(starts):%Y-%m-%d %H:%M:%S} UTC, though its "
-                f"schedule is {job.cron!r}: {_cause(catalog)}see that a scheduler and a maintenance worker are running"
-            )
+            degraded.append(_late(job, max(starts), catalog.runs.running()))
     return figures, degraded
 
 
-def _cause(catalog: Catalog) -> str:
-    """One worker does one job at a time, so that a long one makes the others late."""
-    running = catalog.runs.running()
+def _late(job: MaintenanceJob, last: datetime, running: MaintenanceRun | None) -> str:
+    """One worker does one job at a time, so that a long one makes the others late, and itself."""
+    see = "see that a scheduler and a maintenance worker are running"
+    if running is not None and running.job == job.name:
+        return (
+            f"maintenance job {job.name} takes longer than its schedule {job.cron!r} leaves: it was begun at "
+            f"{running.started:%H:%M:%S} UTC by {running.holder}, and all else goes on; if that is gone, {see}"
+        )
+    late = f"maintenance job {job.name} has not run since {last:%Y-%m-%d %H:%M:%S} UTC, though its schedule is "
     if running is None:
-        return ""
-    return f"it waits for {running.job}, begun at {running.started:%H:%M:%S} UTC by {running.holder}; if that is gone, "
+        return f"{late}{job.cron!r}: {see}"
+    cause = f"it waits for {running.job}, begun at {running.started:%H:%M:%S} UTC by {running.holder}"
+    return f"{late}{job.cron!r}: {cause}; if that is gone, {see}"
