@@ -111,16 +111,15 @@ def run_maintenance(name: str, due: str | None = None) -> None:
 
 
 class Politeness:
-    """A backfill batch makes way for live turns; a live one for nobody."""
+    """A backfill batch makes way for live turns, once its share is used up; a live one for nobody."""
 
     def __init__(self, resident: Runtime, lane: Lane) -> None:
         self.queue = rq_queue(lane, resident.client, resident.settings)
         self._live = rq_queue("live", resident.client, resident.settings)
-        # One that was taken while live jobs wait has its share of the worker, and uses it.
-        self._yields = lane == "backfill" and not self._live.count
+        self._yields = lane == "backfill"
         self.pace = YIELD_SECONDS if self._yields else PART_SECONDS
         """Seconds between two looks."""
-        self._next_look = 0.0
+        self._next_look = time.monotonic() + resident.share.seconds
 
     def look(self) -> None:
         """Raises `StepAside` when a live job waits; called for each turn, and asks Redis no more often than `pace`."""

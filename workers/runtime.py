@@ -6,7 +6,7 @@ RQ calls jobs by name with JSON arguments, so this is where a job finds them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Event
 
 import redis
@@ -36,6 +36,13 @@ class StepAside(Exception):
     """Live turns have come: the backfill batch is queued again, in front, and what it has computed is kept."""
 
 
+@dataclass
+class Share:
+    """What a backfill batch may take while live turns wait, because it was its turn."""
+
+    seconds: float = 0.0
+
+
 @dataclass(frozen=True)
 class Runtime:
     """The resident parts."""
@@ -48,6 +55,8 @@ class Runtime:
     """None in a maintenance worker, which embeds nothing."""
     upkeep: Upkeep | None
     """None likewise."""
+    share: Share = field(default_factory=Share)
+    """Of the job at hand."""
 
     def wait(self, seconds: float) -> None:
         """Sleep; raises `GiveBack` as soon as the worker is asked to stop."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from threading import Event
 from types import FrameType
 
@@ -32,6 +33,9 @@ WORKER_TTL = 60
 LIVE_IN_A_ROW = 8
 """Live jobs after which one backfill job goes first: the share that old transcripts have while live turns never end."""
 
+LONGEST_SHARE = 2.0
+"""Seconds that it may take then, at most; else as long as one of the live jobs took. What it has computed is kept."""
+
 log = get_logger(__name__)
 
 
@@ -48,12 +52,23 @@ class ResidentWorker(SimpleWorker):
             worker_ttl=WORKER_TTL,
         )
         self._in_a_row = 0
+        self._row_began = 0.0
+        self._share = resident.share
         self._stopping = resident.stopping
         self._record_ttl = record_ttl(resident.settings)
 
     def reorder_queues(self, reference_queue: Queue) -> None:
-        """Live jobs first; but after so many of them in a row a backfill job that waits has its turn."""
-        self._in_a_row = self._in_a_row + 1 if reference_queue.name == self.queues[0].name else 0
+        """Live jobs first; but after so many of them in a row a backfill job that waits has its turn.
+
+        RQ calls it between the taking of a job from that queue and its execution.
+        """
+        now = time.monotonic()
+        took = (now - self._row_began) / max(1, self._in_a_row)
+        live = reference_queue.name == self.queues[0].name
+        in_turn = not live and self._in_a_row >= LIVE_IN_A_ROW
+        self._share.seconds = min(took, LONGEST_SHARE) if in_turn else 0.0
+        self._row_began = now if self._in_a_row == 0 else self._row_began
+        self._in_a_row = self._in_a_row + 1 if live else 0
         turned = self._in_a_row >= LIVE_IN_A_ROW
         self._ordered_queues = self.queues[::-1] if turned else self.queues[:]
 

@@ -12,7 +12,7 @@ from producers.settings import Settings
 from producers.stream import EventStream
 from stepped import Stepped, failing, turn
 from workers.queues import connect, rq_queue
-from workers.runtime import Runtime
+from workers.runtime import Runtime, runtime
 
 pytestmark = pytest.mark.integration
 
@@ -79,8 +79,9 @@ def test_a_batch_that_makes_way_while_redis_takes_no_job_is_given_back(
     assert old.counts() == (21, 21, 21)
 
 
+@pytest.mark.parametrize("share", [0.0, 600.0])
 def test_a_batch_that_is_taken_while_live_turns_wait_uses_its_share(
-    old: Stepped, monkeypatch: pytest.MonkeyPatch
+    old: Stepped, monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
     calls = say_live(old, monkeypatch, at_call=99)
     monkeypatch.setattr("workers.jobs.YIELD_SECONDS", 0.0)
@@ -90,24 +91,38 @@ def test_a_batch_that_is_taken_while_live_turns_wait_uses_its_share(
     old.reinstall()
     old.push(*[turn(f"old turn {n}", n) for n in range(5)])
     old.step()
+    runtime().share.seconds = share
     work_one(old)
-    assert sum(calls) == 5
-    assert old.left() == (0, 0)
+    assert sum(calls) == (5 if share else 0)
+    assert old.queue.count == (0 if share else 1)
+    runtime().share.seconds = 0.0
+    work_one(old, "live")
+    old.settle()
+    assert old.counts() == (6, 6, 6)
+    assert sum(calls) == 6
 
 
-def test_a_worker_takes_live_jobs_first_and_after_some_of_them_one_of_the_backfill(live_settings: Settings) -> None:
+def test_a_worker_takes_live_jobs_first_and_after_some_of_them_one_of_the_backfill(
+    live_settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     system = Stepped(live_settings)
     from workers.worker import LIVE_IN_A_ROW, ResidentWorker  # imports rq, which must come after its prefix
 
     queues = [rq_queue(lane, system.client, live_settings) for lane in ("live", "backfill")]
-    worker = ResidentWorker(queues, Runtime(live_settings, system.client, "w", system.stop, system.pipeline, None))
+    resident = Runtime(live_settings, system.client, "w", system.stop, system.pipeline, None)
+    worker = ResidentWorker(queues, resident)
     for _ in range(LIVE_IN_A_ROW - 1):
         worker.reorder_queues(queues[0])
         assert worker._ordered_queues == queues
     worker.reorder_queues(queues[0])
     assert worker._ordered_queues == queues[::-1]
+    monkeypatch.setattr("time.monotonic", lambda: 40.0)
+    monkeypatch.setattr(worker, "_row_began", 36.0)
     worker.reorder_queues(queues[1])
     assert worker._ordered_queues == queues
+    assert resident.share.seconds == 4.0 / LIVE_IN_A_ROW, "as long as one of the live jobs"
+    worker.reorder_queues(queues[1])
+    assert resident.share.seconds == 0.0, "its turn is over"
 
 
 def test_the_backfill_stream_has_a_high_water_of_its_own(live_settings: Settings) -> None:
