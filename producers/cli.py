@@ -70,7 +70,7 @@ def push(terminal: Terminal, file: Path, lane: Lane) -> int:
             try:
                 _push_lines(source, stream, terminal, report)
             finally:
-                _send_spool(stream, terminal, report)
+                report.spooled, report.warning = send_spool(stream, terminal.settings)
     except RetryableError as error:
         failure = error
     except OSError as error:
@@ -102,21 +102,22 @@ def _append(stream: EventStream, batch: list[TurnEvent], report: PushReport, lin
     batch.clear()
 
 
-def _send_spool(stream: EventStream, terminal: Terminal, report: PushReport) -> None:
-    """Send what this or an earlier command spooled, and say what stays."""
-    if not terminal.settings.spool:
-        return
+def send_spool(stream: EventStream, settings: Settings) -> tuple[int, str]:
+    """Send what this or an earlier command spooled: (how many of this one's turns stay, why any do and what to do)."""
+    if not settings.spool:
+        return 0, ""
     reason = "the stream is at high water, see `scope-recall status`"
     try:
-        stream.send_spooled(terminal.settings.append_timeout)
+        stream.send_spooled(settings.append_timeout)
     except RetryableError as error:
         reason = str(error)
-    report.spooled = stream.spooled().events
-    if report.spooled:
-        report.warning = (
-            f"{report.spooled:,} turns wait in {terminal.settings.data_dir / FOLDER}: {reason}. They are safe on this "
-            "machine and nobody can recall them yet; the next `scope-recall up`, `push` or `drain` here sends them"
-        )
+    left = stream.all_spooled().events
+    if not left:
+        return 0, ""
+    return stream.spooled().events, (
+        f"{left:,} turns wait in {settings.data_dir / FOLDER}: {reason}. They are safe on this machine and nobody can "
+        "recall them yet; the next `scope-recall up`, `push` or `drain` here sends them"
+    )
 
 
 def numbered_lines(source: BinaryIO, settings: Settings) -> Iterator[tuple[int, bytes | None]]:

@@ -65,6 +65,10 @@ class Spool:
         """What this object has spooled and nobody has sent yet."""
         return _measure([path for path in self.paths() if self._owner and path.name.endswith(self._owner)])
 
+    def all(self) -> Spooled:
+        """What waits for this lane and Redis, of every process."""
+        return _measure(self.paths())
+
     def append(self, payloads: Sequence[bytes], why: str) -> None:
         """Keep `payloads`, all of them or none; when it returns they are on the disk.
 

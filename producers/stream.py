@@ -122,6 +122,10 @@ class EventStream:
         """What this process has appended that waits on this machine; also after `close`."""
         return self._spool.own()
 
+    def all_spooled(self) -> Spooled:
+        """The same of every process of this data dir."""
+        return self._spool.all()
+
     def send_spooled(self, seconds: float = math.inf) -> bool:
         """Send what is spooled for this lane, by whichever process, oldest first, for about `seconds` at most.
 

@@ -134,11 +134,14 @@ def moment(option: str, text: str | None) -> datetime | None:
     except ValueError:
         pass  # not a plain date: a time, or nothing
     try:
-        return datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
             f"--{option} {text!r}: not a date such as 2026-01-31 or a time such as 2026-01-31T09:00:00+08:00"
         ) from None
+    if found.tzinfo is None:
+        raise UsageError(f"--{option} {text!r} has no time zone; add an offset, such as Z or +08:00")
+    return found
 
 
 def missing_extra(error: ModuleNotFoundError) -> str | None:

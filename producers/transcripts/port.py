@@ -108,6 +108,10 @@ class Unreadable(Exception):
     """The file as a whole cannot be imported; the message says why and what to do, without content."""
 
 
+class UnknownFormat(Unreadable):
+    """It is no transcript that is known; among others in a folder that is nothing bad."""
+
+
 class Reader(Protocol):
     """One format."""
 

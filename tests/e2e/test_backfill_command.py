@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
+import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from system import Cli
+from system import Cli, up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(200)]
 
@@ -127,6 +130,12 @@ def test_the_options_narrow_what_is_imported(running: Cli, folder: Path) -> None
         ([".", "--since", "yesterday"], "--since 'yesterday': not a date"),
         ([".", "--since", "2026-02-01", "--until", "2026-01-01"], "is not before"),
         ([".", "--format", "word"], "'word' is not one of"),
+        ([".", "--since", "2026-01-01T10:00"], "--since '2026-01-01T10:00' has no time zone; add an offset"),
+        ([".", "--tenant", ""], "--tenant: "),
+        ([".", "--tenant", "t" * 300], "--tenant: string should have at most 256 characters"),
+        ([".", "--agent", "a" * 300], "--agent: string should have at most 256 characters"),
+        ([".", "--rate", "nan"], "nan is no number"),
+        ([".", "--rate", "1e-300"], "not in the range"),
     ],
 )
 def test_what_makes_no_sense_is_refused(running: Cli, arguments: list[str], named: str) -> None:
@@ -144,6 +153,43 @@ def test_a_second_import_at_the_same_time_is_refused_with_the_pid_of_the_first(r
     assert refused.code == 2
     assert "another import runs" in refused.err
     assert "pid 4711" in refused.err
+
+
+def test_what_waits_for_redis_is_told(tmp_path: Path, folder: Path) -> None:
+    cli = Cli(tmp_path / "data")
+    cli.data_dir.mkdir()
+    done = cli.run("backfill", str(folder))
+    assert done.code == 0
+    assert "imported 8 turns" in done.out
+    assert "warning: 8 turns wait in" in done.err
+    assert "no Redis at" in done.err
+    counted = cli.run("backfill", str(folder), "--json").json
+    assert (counted["imported"], counted["spooled"], counted["already_there"]) == (0, 0, 8)
+    assert "8 turns wait in" in counted["warning"]
+    with up(cli):
+        other = cli.run("backfill", str(folder / "chats.jsonl"), "--tenant", "w", "--redis-url", "redis://127.0.0.1:1")
+        assert "warning: 2 turns wait in" in other.err
+        right = cli.run("backfill", str(folder / "chats.jsonl"), "--tenant", "w")
+        assert "warning: 2 turns in" in right.err
+        assert "wait for another Redis (redis://127.0.0.1:1, key prefix scope-recall). " in right.err
+        assert "imported 2 turns" in cli.run("backfill", str(folder / "chats.jsonl"), "--tenant", "w", "--again").out
+
+
+def test_an_import_that_is_interrupted_says_what_it_did(running: Cli, tmp_path: Path) -> None:
+    records = [claude(number % 60, "user", f"question {number}") | {"uuid": f"u{number}"} for number in range(1500)]
+    path = write_lines(tmp_path / "long.jsonl", records)
+    process = running.start("backfill", str(path), "--tenant", "b5", "--rate", "100")
+    deadline = time.monotonic() + 60
+    while running.run("count", "question", "--tenant", "b5", "--json").json["turns"] == 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 1
+    imported = re.search(rb"imported ([\d,]+) turns", out)
+    assert imported is not None
+    assert 0 < int(imported[1].replace(b",", b"")) < 1500
+    assert b"interrupted" in out
 
 
 def test_nothing_is_made_where_nothing_is(tmp_path: Path, folder: Path) -> None:

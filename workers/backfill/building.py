@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from producers.events import TurnEvent
+from producers.errors import InvalidEvent, UsageError
+from producers.events import TurnEvent, valid_event
 from producers.settings import Settings
 from producers.storable import identifier, storable, within
 from producers.transcripts.port import LeftOut, Said
@@ -26,16 +27,22 @@ class Target:
     since: datetime | None = None
     until: datetime | None = None
 
+    def check(self) -> None:
+        """Raises `UsageError` for a tenant or agent that no turn can have."""
+        probe = {"tenant": self.tenant, "agent_id": self.agent, "session_id": "s", "turn_index": 0, "role": "user"}
+        try:
+            valid_event(json.dumps({**probe, "content": "x"}))
+        except InvalidEvent as error:
+            raise UsageError(f"--{str(error).replace('agent_id', 'agent', 1)}") from None
+
 
 def event_of(said: Said, source: str, target: Target, settings: Settings) -> TurnEvent | LeftOut:
     """The event, with turn index 0 for the time being; `LeftOut` with the reason when it is not to be imported."""
     if not said.content.strip():
         return LeftOut("empty")
-    if target.since is not None or target.until is not None:
-        if said.created_at is None:
-            return LeftOut("no time to compare")
-        if (target.since and said.created_at < target.since) or (target.until and said.created_at >= target.until):
-            return LeftOut("outside the time range")
+    reason = untimely(said.created_at, target)
+    if reason is not None:
+        return LeftOut(reason)
     return TurnEvent(
         tenant=target.tenant,
         agent_id=identifier(said.agent_id) if said.agent_id else target.agent,
@@ -49,6 +56,28 @@ def event_of(said: Said, source: str, target: Target, settings: Settings) -> Tur
         tags=() if said.kind == "prose" else (said.kind,),
         metadata=_metadata(_prefixed(said.metadata, target.session_prefix), settings.max_metadata_bytes),
     )
+
+
+def untimely(said: datetime | None, target: Target) -> str | None:
+    """Why a turn of this time is not wanted; None when it is."""
+    if target.since is None and target.until is None:
+        return None
+    if said is None:
+        return "no time to compare"
+    outside = (target.since and said < target.since) or (target.until and said >= target.until)
+    return "outside the time range" if outside else None
+
+
+def adopted(event: TurnEvent, target: Target) -> TurnEvent:
+    """A turn event with what it does not say itself, tenant and agent, and its session under the target's prefix."""
+    changes: dict[str, Any] = {}
+    if "tenant" not in event.model_fields_set:
+        changes["tenant"] = target.tenant
+    if event.agent_id is None and target.agent is not None:
+        changes["agent_id"] = target.agent
+    if target.session_prefix:
+        changes["session_id"] = identifier(target.session_prefix + event.session_id)
+    return event.model_copy(update=changes) if changes else event
 
 
 def _prefixed(facts: dict[str, Any], prefix: str) -> dict[str, Any]:

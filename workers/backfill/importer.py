@@ -20,9 +20,9 @@ from producers.settings import Settings
 from producers.stream import EventStream
 from producers.transcripts.port import Bad, Event, LeftOut, Mark, Reader, ReadOptions, Said, State, Unreadable
 from producers.transcripts.text import digest
-from workers.backfill.building import Target, event_of
-from workers.backfill.report import FileReport, Report
-from workers.backfill.stamps import has_only_grown, stamp_of
+from workers.backfill.building import Target, adopted, event_of, untimely
+from workers.backfill.report import FileReport, Report, shown_path
+from workers.backfill.stamps import goes_on, stamp_of
 from workers.stores.imports import Imports, Planned
 
 BATCH = 500
@@ -72,11 +72,15 @@ class Importer:
         self._next_progress = 0.0
         self.seen: set[str] = set()
         """Origins, in a dry run only: it plans nothing that could be asked."""
+        self.indexes: dict[str, int] = {}
+        """Next index by session, likewise."""
         self.report = Report()
         self.share = 0.0
         """Of the file at hand, what is read."""
         self._stream = stream
         self._rate = rate
+        self.batch = BATCH if rate is None else max(1, min(BATCH, int(rate)))
+        """Turns sent together; of a slow import a second's worth."""
         self._started = time.monotonic()
 
     def run(self, files: Iterable[FileToRead]) -> Report:
@@ -85,7 +89,7 @@ class Importer:
         Raises `StreamUnavailable`, `SpoolFull` and `StoreUnavailable`; what was imported before is recorded.
         """
         for one in files:
-            report = FileReport(str(one.path), one.reader.name)
+            report = FileReport(shown_path(one.path), one.reader.name)
             self.report.files.append(report)
             try:
                 self._import_file(one, report)
@@ -104,9 +108,11 @@ class Importer:
                 break
             except StreamFull:
                 self.show_progress()
+
+    def keep_rate(self) -> None:
+        """Wait for as long as what is imported is ahead of the rate."""
         if self._rate is not None:
-            ahead = (self.report.imported + len(events)) / self._rate - (time.monotonic() - self._started)
-            time.sleep(max(0.0, ahead))
+            time.sleep(max(0.0, self.report.imported / self._rate - (time.monotonic() - self._started)))
 
     def show_progress(self) -> None:
         """Tell how far it is, a few times a second: the report's sums go over all files."""
@@ -118,8 +124,9 @@ class Importer:
     def _import_file(self, one: FileToRead, report: FileReport) -> None:
         # With what narrows: what one run left out, another that wants it has to read. Turns are known by their origins.
         target = self.target
+        # With the format: where another was named for it before, nothing is known of it as what it is.
         narrowed = (target.tenant, target.session_prefix, target.since, target.until, str(self.options))
-        key = digest("file", *narrowed, os.path.realpath(one.path))
+        key = digest("file", one.reader.name, *narrowed, os.path.realpath(one.path))
         stamp = stamp_of(one.path)
         known = self.imports.progress(key)
         batch, state = 0, None
@@ -132,12 +139,12 @@ class Importer:
             batch = known.batch
             if known.batch > known.sent_batch and not self.dry_run:
                 self.imports.take_back(key)
-            if not self.again and (one.reader.in_place or has_only_grown(one.path, known.stamp)):
+            if not self.again and goes_on(one.path, stamp, known, in_place=one.reader.in_place):
                 state = known.state
         if known is not None and state is not None:
             report.bad_earlier = known.bad
         if not self.dry_run:
-            self.imports.begin(key, str(one.path), one.reader.name, stamp, anew=state is None)
+            self.imports.begin(key, shown_path(one.path), one.reader.name, stamp, anew=state is None)
         FileImport(self, one, report, key, batch).run(state)
 
 
@@ -171,10 +178,10 @@ class FileImport:
                 case Mark():
                     self._importer.share = item.done
                     late = time.monotonic() - self._recorded_at >= RECORD_SECONDS
-                    if late or len(self._pending) >= BATCH // 2:
+                    if late or len(self._pending) >= self._importer.batch // 2:
                         self._flush(item.state)
                     state = item.state
-            if len(self._pending) >= BATCH:
+            if len(self._pending) >= self._importer.batch:
                 self._flush(None)
             self._importer.show_progress()
         self._flush(state, finished=True)
@@ -190,12 +197,17 @@ class FileImport:
 
     def _take_event(self, item: Event) -> None:
         """One that brings its own identity: the same content under it is the same turn."""
+        target, event = self._importer.target, adopted(item.event, self._importer.target)
+        reason = untimely(event.created_at, target)
+        if reason is not None:
+            self._report.left_out[reason] += 1
+            return
         try:
-            check_sizes(item.event, self._importer.settings)
+            check_sizes(event, self._importer.settings)
         except InvalidEvent as error:
             self._report.add_bad(Bad(item.place, error.without_values))
         else:
-            self._wait(digest(item.event.key, item.event.content_hash), item.event)
+            self._wait(digest(event.key, event.content_hash), event)
 
     def _wait(self, origin: str, event: TurnEvent) -> None:
         if origin in self._pending:
@@ -218,6 +230,7 @@ class FileImport:
         else:
             self._send(list(old), placed, events, state, finished=finished)
         self._report.imported += len(events)
+        self._importer.keep_rate()
 
     def _send(
         self,
@@ -267,7 +280,7 @@ class FileImport:
             )
             for key, (tenant, session) in sessions.items()
         }
-        indexes = self._importer.imports.next_indexes(sessions, source)
+        indexes = self._importer.imports.next_indexes(sessions) | self._importer.indexes
         placed = []
         for origin, event in new.items():
             key = digest(event.tenant, event.session_id)
@@ -276,4 +289,6 @@ class FileImport:
                 continue
             placed.append((Planned(origin, key, indexes[key]), event.model_copy(update={"turn_index": indexes[key]})))
             indexes[key] += 1
+        if self._importer.dry_run:
+            self._importer.indexes.update(indexes)
         return placed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from producers.events import TurnEvent
@@ -72,6 +73,10 @@ class Report:
     """Files and folders on the way that are no transcripts or were not wanted, by reason."""
     examples: list[TurnEvent] = field(default_factory=list)
     """The first turns, for a dry run."""
+    spooled: int = 0
+    """Of the imported, those that wait on this machine."""
+    warning: str = ""
+    """Why they do, or others, and what to do."""
 
     @property
     def imported(self) -> int:
@@ -102,6 +107,8 @@ class Report:
             "already_there": self.already_there,
             "left_out": dict(self.left_out()),
             "bad": self.bad,
+            "spooled": self.spooled,
+            "warning": self.warning or None,
             "seconds": round(seconds, 2),
             "dry_run": dry_run,
             "files": [report.as_json() for report in self.files],
@@ -110,6 +117,11 @@ class Report:
             "not_read": [{"path": path, "reason": reason} for path, reason in self.not_read],
             "examples": examples_as_json(self.examples),
         }
+
+
+def shown_path(path: Path) -> str:
+    """The path as text that can be stored and printed, also where its bytes are no UTF-8."""
+    return str(path).encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def examples_as_json(examples: Sequence[TurnEvent]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from workers.stores.imports import FileStamp
+from workers.stores.imports import FileProgress, FileStamp
 
 ENDS_BYTES = 4096
 """Of a file's beginning and of its end at that time; when both are as before, nothing was written in between."""
@@ -23,9 +23,19 @@ def stamp_of(path: Path) -> FileStamp:
     )
 
 
-def has_only_grown(path: Path, before: FileStamp) -> bool:
-    """Whether what was there before is there still. Copies of a file are told by their content, not by their inode."""
-    return path.stat().st_size >= before.size and _ends_digest(path, before.size) == before.ends_digest
+def goes_on(path: Path, now: FileStamp, known: FileProgress, *, in_place: bool) -> bool:
+    """Whether the file can be read from where it was left: it is as it was, or has only grown; one that is changed
+    `in_place` looks after that itself.
+
+    Copies of a file are told by their content, not by their inode. One in which something was bad and that has changed
+    may have been repaired, or its last line finished; and one that was written to and is no larger was written within.
+    """
+    before = known.stamp
+    if now == before:
+        return True
+    if known.bad or (known.finished and now.size == before.size and not in_place):
+        return False
+    return in_place or (now.size >= before.size and _ends_digest(path, before.size) == before.ends_digest)
 
 
 def _ends_digest(path: Path, size: int) -> str:

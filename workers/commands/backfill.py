@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -13,15 +14,18 @@ import click
 from rich.progress import Progress
 from rich.table import Table
 
+from producers.cli import send_spool
 from producers.errors import NotReady, UsageError
+from producers.settings import Settings
+from producers.spool import FOLDER, spooled_for_others
 from producers.stream import EventStream
 from producers.terminal import DONE, IN_PART, Terminal, command, examples, moment, plain
-from producers.transcripts.port import ReadOptions, Unreadable
+from producers.transcripts.port import ReadOptions, UnknownFormat, Unreadable
 from producers.transcripts.registry import READERS, detect, reader
 from producers.transcripts.walk import Found, Passed, Trouble, Wanted, walk
 from workers.backfill.building import Target
 from workers.backfill.importer import FileToRead, Importer
-from workers.backfill.report import FileReport, Report
+from workers.backfill.report import FileReport, Report, shown_path
 from workers.backfill.running import alone
 from workers.stores.catalog import Catalog
 
@@ -32,8 +36,16 @@ SHARES = 1000
 MAX_SHOWN = 20
 """Bad places and paths shown to a person; `--json` has them all."""
 EXAMPLE_CHARS = 100
+SLOWEST, FASTEST = 0.01, 1e6
 UNKNOWN = "in no format that is known"
 UNKNOWN_SHOWN = 3
+
+
+def number(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """Not `nan`, which lies in every range."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan is no number", context, parameter)
+    return value
 
 
 @command(
@@ -58,7 +70,7 @@ UNKNOWN_SHOWN = 3
 @click.option("--until", help="Only what was said before this time.")
 @click.option("--include", multiple=True, help="Only files whose name or path matches this glob.")
 @click.option("--exclude", multiple=True, help="No files or folders whose name or path matches this glob.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Most turns a second.")
+@click.option("--rate", type=click.FloatRange(SLOWEST, FASTEST), callback=number, help="Most turns a second.")
 @click.option("--again", is_flag=True, help="Also what was imported before: for turns that were forgotten or dropped.")
 @click.option("--dry-run", is_flag=True, help="Show what would be imported and left out, and change nothing.")
 def backfill(
@@ -85,13 +97,7 @@ def backfill(
     """
     settings = terminal.settings
     target = Target(tenant, agent, session_prefix, moment("since", since), moment("until", until))
-    if target.since and target.until and target.since >= target.until:
-        raise UsageError(f"--since {since} is not before --until {until}; swap them or widen the range")
-    for path in paths:
-        if not path.exists():
-            raise UsageError(f"{path}: no such file or folder")
-    if not settings.data_dir.is_dir() and settings.catalog_url is None:
-        raise NotReady(f"no data dir at {settings.data_dir}: start `scope-recall up`, or name another with --data-dir")
+    _check(settings, target, paths)
     os.nice(NICENESS)
     options = ReadOptions(thinking, tool_results, settings.tool_result_chars)
     started = time.monotonic()
@@ -105,10 +111,42 @@ def backfill(
             settings, catalog.imports, target, options, stream=stream, rate=rate, again=again,
             on_progress=Shown(bar).update,
         )  # fmt: skip
-        finding.report = importer.report
-        importer.run(finding.files())
-    show(terminal, importer.report, seconds=time.monotonic() - started, dry_run=dry_run)
-    return IN_PART if importer.report.bad else DONE
+        report = finding.report = importer.report
+        try:
+            importer.run(finding.files())
+        except KeyboardInterrupt:
+            bar.stop()
+            show(terminal, report, seconds=time.monotonic() - started, dry_run=dry_run)
+            raise
+        if stream is not None:
+            report.spooled, report.warning = send_spool(stream, settings)
+            report.warning = report.warning or _lost_way(settings)
+    show(terminal, report, seconds=time.monotonic() - started, dry_run=dry_run)
+    return IN_PART if report.bad else DONE
+
+
+def _check(settings: Settings, target: Target, paths: tuple[Path, ...]) -> None:
+    """Raises what is wrong with the options before anything is opened."""
+    if target.since and target.until and target.since >= target.until:
+        since, until = target.since.isoformat(), target.until.isoformat()
+        raise UsageError(f"--since {since} is not before --until {until}; swap them or widen the range")
+    target.check()
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{shown_path(path)}: no such file or folder")
+    if not settings.data_dir.is_dir() and settings.catalog_url is None:
+        raise NotReady(f"no data dir at {settings.data_dir}: start `scope-recall up`, or name another with --data-dir")
+
+
+def _lost_way(settings: Settings) -> str:
+    """What was imported for a Redis with another address counts as imported, and is sent to none but that."""
+    others = spooled_for_others(settings)
+    if not sum(others.values()):
+        return ""
+    return (
+        f"{sum(others.values()):,} turns in {settings.data_dir / FOLDER} wait for another Redis ({', '.join(others)}). "
+        "Push or drain with its address to send them; if the address was wrong, import the files with --again"
+    )
 
 
 class Finding:
@@ -124,32 +162,34 @@ class Finding:
         for step in walk(self._paths, self._wanted):
             match step:
                 case Trouble(path, reason):
-                    self.report.not_read.append((str(path), reason))
+                    self.report.not_read.append((shown_path(path), reason))
                 case Passed(_, reason):
                     self.report.passed[reason] += 1
                 case Found(path, named):
                     try:
                         yield FileToRead(path, reader(self._format) if self._format else detect(path))
                     except Unreadable as error:
-                        if named:
-                            self.report.not_read.append((str(path), str(error)))
+                        if named or not isinstance(error, UnknownFormat):
+                            self.report.not_read.append((shown_path(path), str(error)))
                         else:
-                            self.report.unknown.append(str(path))
+                            self.report.unknown.append(shown_path(path))
                             self.report.passed[UNKNOWN] += 1
                     except OSError as error:
-                        self.report.not_read.append((str(path), error.strerror or type(error).__name__))
+                        self.report.not_read.append((shown_path(path), error.strerror or type(error).__name__))
 
 
 class Shown:
-    """The progress bar: turns sent, files, and the share of the file at hand."""
+    """The progress bar: turns sent, how fast, files, and the share of the file at hand."""
 
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
+        self._started = time.monotonic()
         self._task = bar.add_task("importing", total=None)
 
     def update(self, report: Report, share: float) -> None:
         file = report.files[-1]
-        text = f"{report.imported:,} turns, {len(report.files):,} files, {Path(file.path).name}"
+        rate = report.imported / max(time.monotonic() - self._started, 1.0)
+        text = f"{report.imported:,} turns ({rate:,.0f} a second), {len(report.files):,} files, {Path(file.path).name}"
         self._bar.update(self._task, description=text, total=SHARES, completed=int(share * SHARES))
 
 
@@ -186,6 +226,8 @@ def show(terminal: Terminal, report: Report, *, seconds: float, dry_run: bool) -
     verb = "would import" if dry_run else "imported"
     rate = report.imported / seconds if seconds else 0.0
     terminal.say(f"{verb} {report.imported:,} turns in {seconds:.1f} s ({rate:,.0f} a second)")
+    if report.warning:
+        terminal.note(f"warning: {report.warning}", style="yellow")
     _note_bad(terminal, report)
 
 
@@ -203,6 +245,8 @@ def _bad_of(file: FileReport) -> list[str]:
     unreadable = [f"{file.path}: {file.unreadable}"] if file.unreadable is not None else []
     if file.bad_earlier:
         places = "bad place" if file.bad_earlier == 1 else "bad places"
-        earlier = f"{file.bad_earlier:,} {places}, told when they were read; --again reads and names them again"
+        earlier = (
+            f"{file.bad_earlier:,} {places}, told when they were read; --again --dry-run reads and names them again"
+        )
         unreadable.append(f"{file.path}: {earlier}")
     return unreadable + [f"{file.path}, {bad.place}: {bad.reason}" for bad in file.bad]

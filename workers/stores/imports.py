@@ -16,10 +16,14 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
 from producers.events import LIVE_FROM
+from producers.transcripts.registry import READERS
 from workers.stores.engine import reading, write_transaction
 from workers.stores.tables import imported, imports, turns
 from workers.stores.turn_writer import slices
 
+BESIDE_LIVE = LIVE_FROM // 2
+"""Turn index from which turns are imported into a session that is pushed live as well, so that neither ever takes the
+other's place; they stand behind what is said live."""
 UNSENT = 2**31 - 1
 """The batch of a turn that was planned by a run that was killed before it knew that the turn was sent."""
 
@@ -100,30 +104,31 @@ class Imports:
                     found[row.origin] = Known(row.turn_index, row.batch <= row.sent_batch)
         return found
 
-    def next_indexes(self, sessions: Mapping[str, tuple[str, str]], source: str) -> dict[str, int]:
+    def next_indexes(self, sessions: Mapping[str, tuple[str, str]]) -> dict[str, int]:
         """For each session digest → (tenant, session): the first turn index behind all that is known of the session but
         the live turns that Hermes' plug-in numbers.
 
-        Turns of `source` itself count as planned, not as stored: the latter come later, and a second look must give
-        the same.
+        Imported turns count as planned, not as stored: that comes later, and a second look must give the same. Where
+        turns of the session are pushed live, it is at least `BESIDE_LIVE`: they go on counting.
         """
         found = dict.fromkeys(sessions, 0)
         with reading(self._engine) as connection:
             for part in slices(list(sessions)):
                 query = sa.select(imported.c.session_digest, sa.func.max(imported.c.turn_index))
-                query = query.where(imported.c.session_digest.in_(part)).group_by(imported.c.session_digest)
+                query = query.where(imported.c.session_digest.in_(part), imported.c.turn_index < LIVE_FROM)
+                query = query.group_by(imported.c.session_digest)
                 for digest, last in connection.execute(query):
                     found[digest] = last + 1
             for digest, (tenant, session) in sessions.items():
-                if found[digest] == 0:
-                    elsewhere = sa.select(sa.func.max(turns.c.turn_index)).where(
-                        turns.c.tenant == tenant,
-                        turns.c.session_id == session,
-                        turns.c.source != source,
-                        turns.c.turn_index < LIVE_FROM,  # live turns of Hermes, which go on behind the import
-                    )
-                    last = connection.execute(elsewhere).scalar()
-                    found[digest] = 0 if last is None else last + 1
+                elsewhere = sa.select(sa.func.max(turns.c.turn_index)).where(
+                    turns.c.tenant == tenant,
+                    turns.c.session_id == session,
+                    turns.c.source.not_in(READERS),
+                    turns.c.turn_index < LIVE_FROM,  # live turns of Hermes, which go on behind the import
+                )
+                last = connection.execute(elsewhere).scalar()
+                if last is not None:
+                    found[digest] = max(found[digest], last + 1, BESIDE_LIVE)
         return found
 
     def said_live(self, tenant: str, session: str, source: str, hashes: Sequence[str]) -> set[tuple[str, str]]:
