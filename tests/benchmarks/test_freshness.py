@@ -69,5 +69,5 @@ def test_live_turns_during_a_backfill(tmp_path: Path) -> None:
         print(f"{name}: idle {before:.0f} ms, during it {during:.0f} ms, ratio {during / before:.2f}")
 
 
-def ninetieth(values: Sequence[float]) -> float:
+def ninetieth(values: list[float]) -> float:
     return statistics.quantiles(values, n=10)[8]
