@@ -111,19 +111,19 @@ def parse_line(data: bytes, is_record: IsRecord | None = None) -> tuple[list[dic
         text = data.decode()
     except UnicodeDecodeError:
         text = _decode_damaged(data)
-    problems = []
-    if "\x00" in text:
-        text = text.replace("\x00", "")
-        problems.append("NUL bytes")
-    text = text.strip().removeprefix("\ufeff")
+    has_nul = "\x00" in text
+    text = text.replace("\x00", "").strip().removeprefix("\ufeff")
     if not text:
-        return [], problems
+        return [], ["nothing but NUL bytes"] if has_nul else []
+    dropped = ["NUL bytes dropped"] if has_nul else []
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError):
         found, problem = _salvage(text, is_record)
-        return found, [*problems, problem]
-    return ([whole], problems) if isinstance(whole, dict) else ([], [*problems, "not a JSON object"])
+        return found, [*dropped, problem]
+    if not isinstance(whole, dict):
+        return [], [*dropped, "not a JSON object"]
+    return [whole], ["NUL bytes dropped, the record is read"] if has_nul else []
 
 
 @contextmanager
