@@ -108,6 +108,10 @@ class Unreadable(Exception):
     """The file as a whole cannot be imported; the message says why and what to do, without content."""
 
 
+class UnknownFormat(Unreadable):
+    """The file is empty, packed, or in no format that is known; in a folder with other files that is no fault."""
+
+
 class Reader(Protocol):
     """One format."""
 
