@@ -24,8 +24,9 @@ def is_database(sample: Sample) -> bool:
 @contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
     """A read-only connection without transactions of its own; what SQLite refuses becomes `Unreadable`."""
-    with path.open("rb"):  # what the file system refuses is its own error
-        pass
+    with path.open("rb") as file:  # what the file system refuses is its own error
+        if file.read(len(_MAGIC)) != _MAGIC:
+            raise Unreadable(_NO_DATABASE)
     try:
         with closing(_connect(path)) as connection:
             yield connection
@@ -73,6 +74,7 @@ def as_text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
+_NO_DATABASE = "is no SQLite database; name the database itself, or leave out --format: its content tells the format"
 _DAMAGED = "the database is damaged or not whole; recover it (`sqlite3 FILE .recover`) and import the result"
 
 

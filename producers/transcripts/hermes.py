@@ -26,6 +26,7 @@ from producers.transcripts.hermes_messages import (
     session_facts,
 )
 from producers.transcripts.port import Bad, Item, LeftOut, Mark, ReadOptions, Sample, State, Unreadable
+from producers.transcripts.text import digest
 
 PAGE_ROWS = 200
 """Rows of one read transaction, and between two marks."""
@@ -59,10 +60,11 @@ class Hermes:
             newest = database.newest()
             place = _start(database, state)
             while place.after < newest:
-                until = place.until or newest
-                place = replace(place, until=until, session=database.session_at(until))
+                if not place.until:
+                    session, said = database.row_at(newest)
+                    place = replace(place, until=newest, session=session, digest=said)
                 yield from _read_range(database, place, _profile(path), options)
-                place = _Place(place.until, session=place.session)
+                place = _Place(place.until, session=place.session, digest=place.digest)
             yield Mark(asdict(place), 1.0)
 
 
@@ -74,17 +76,21 @@ class _Place:
     until: int = 0
     """0 where no range has been begun."""
     session: str = ""
-    """Whose row the newest of these is: ids are never given twice, so another's means another database."""
+    """Whose row the newest of these is: a database gives no id twice, so another's means another database."""
+    digest: str = ""
+    """Of what that row says: an older copy that was put back has given its id again. Older states have none."""
     first: int = 0
     row: int = 0
     """The session that is being read, by its first row in the range, and the row up to which it is read."""
 
 
 def _start(database: _Database, state: State | None) -> _Place:
+    """From the beginning where the last row is another one than it was; origins tell copies."""
     place = _Place(**state) if state else _Place()
     last = place.until or place.after
-    same = last <= database.newest() and database.session_at(last) in ("", place.session)
-    return place if same else _Place()
+    session, said = database.row_at(last)
+    other = said and (session != place.session or place.digest not in ("", said))
+    return _Place() if other or last > database.newest() else replace(place, digest=place.digest or said)
 
 
 def _read_range(database: _Database, place: _Place, profile: str, options: ReadOptions) -> Iterator[Item]:
@@ -176,11 +182,12 @@ class _Database:
     def newest(self) -> int:
         return int(self._connection.execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()[0])
 
-    def session_at(self, row: int) -> str:
-        """Whose row it is; empty where there is none, or damage."""
-        query = "SELECT session_id FROM messages WHERE {}id = ?"
+    def row_at(self, row: int) -> tuple[str, str]:
+        """Whose row it is, and a digest of its content and time; both empty where there is none, or damage."""
+        time = "timestamp" if "timestamp" in self._row else "NULL"
+        query = f"SELECT session_id, content, {time} FROM messages WHERE {{}}id = ?"
         found = databases.first_answer(self._connection, (row,), query.format(""), query.format("0 AND "))
-        return databases.as_text(found[0][0]) if found else ""
+        return (databases.as_text(found[0][0]), digest(*found[0][1:])) if found else ("", "")
 
     def sessions(self, after: int, until: int) -> list[tuple[str, int]]:
         """Those with rows in the range, and the id of the first there, in its order."""

@@ -72,6 +72,7 @@ class Record:
 
 def lines(file: IO[bytes], position: Position, is_record: IsRecord | None = None) -> Iterator[Line]:
     """The lines from `position` on, at which `file` stands; for `is_record` see `parse_line`."""
+    then = position
     number, start = position
     while data := file.readline(MAX_LINE_BYTES):
         number += 1
@@ -88,10 +89,8 @@ def lines(file: IO[bytes], position: Position, is_record: IsRecord | None = None
             then = Position(number - 1, start if problems else end)
         yield Line(number, start, records, problems, then)
         start = end
-    raw = getattr(file, "raw", None)
-    if isinstance(raw, _Decompressed) and raw.damaged:
-        problem = "the compressed data is damaged from here on"
-        yield Line(number + 1, start, [], [problem], Position(number, start))
+    if is_damaged(file):  # a cut file may come whole later: then a line that was cut is read from its beginning
+        yield Line(number + 1, start, [], ["the compressed data is damaged from here on"], then)
 
 
 def records(file: IO[bytes], line: int, offset: int) -> Iterator[Record | Bad]:
@@ -112,19 +111,19 @@ def parse_line(data: bytes, is_record: IsRecord | None = None) -> tuple[list[dic
         text = data.decode()
     except UnicodeDecodeError:
         text = _decode_damaged(data)
-    problems = []
-    if "\x00" in text:
-        text = text.replace("\x00", "")
-        problems.append("NUL bytes")
-    text = text.strip().removeprefix("\ufeff")
+    has_nul = "\x00" in text
+    text = text.replace("\x00", "").strip().removeprefix("\ufeff")
     if not text:
-        return [], problems
+        return [], ["nothing but NUL bytes"] if has_nul else []
+    dropped = ["NUL bytes dropped"] if has_nul else []
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError):
         found, problem = _salvage(text, is_record)
-        return found, [*problems, problem]
-    return ([whole], problems) if isinstance(whole, dict) else ([], [*problems, "not a JSON object"])
+        return found, [*dropped, problem]
+    if not isinstance(whole, dict):
+        return [], [*dropped, "not a JSON object"]
+    return [whole], ["NUL bytes dropped, the record is read"] if has_nul else []
 
 
 @contextmanager
@@ -146,6 +145,12 @@ def share(file: IO[bytes]) -> float:
     source = raw.source if isinstance(raw, _Decompressed) else file
     size = os.fstat(source.fileno()).st_size
     return min(1.0, source.tell() / size) if size else 1.0
+
+
+def is_damaged(file: IO[bytes]) -> bool:
+    """Whether an opened file was read to where its compressed data is damaged or cut."""
+    raw = getattr(file, "raw", None)
+    return isinstance(raw, _Decompressed) and raw.damaged
 
 
 class _Decompressed(io.RawIOBase):

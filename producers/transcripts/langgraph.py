@@ -42,9 +42,10 @@ class LangGraph:
             newest = _newest(connection)
             place = _start(connection, state)
             while place.after < newest:
-                place = replace(place, until=place.until or newest)
+                if not place.until:
+                    place = replace(place, until=newest, rows=_rows(connection, newest))
                 yield from _read_range(connection, place, options)
-                place = _Place(place.until)
+                place = _Place(place.until, rows=place.rows)
             yield Mark(asdict(place), 1.0)
 
 
@@ -61,13 +62,21 @@ class _Place:
     namespace: str = ""
     items: int = 0
     """The thread that is being read, and how many of its items are."""
+    rows: int = 0
+    """How many checkpoints there were up to the last of these. Older states have none."""
 
 
 def _start(connection: sqlite3.Connection, state: State | None) -> _Place:
-    """From the beginning where the last checkpoint is gone: another database, or a pruned one; origins tell copies."""
+    """From the beginning where the last checkpoint is gone: another database, or a pruned one; origins tell copies.
+
+    Also where older ones have come: another database was merged into this one.
+    """
     place = _Place(**state) if state else _Place()
+    last = place.until or place.after
     query = "SELECT 1 FROM checkpoints WHERE checkpoint_id = ? LIMIT 1"
-    return place if connection.execute(query, (place.until or place.after,)).fetchone() else _Place()
+    gone = connection.execute(query, (last,)).fetchone() is None
+    rows = _rows(connection, last)
+    return _Place() if gone or 0 < place.rows < rows else replace(place, rows=rows)
 
 
 def _read_range(connection: sqlite3.Connection, place: _Place, options: ReadOptions) -> Iterator[Item]:
@@ -85,6 +94,12 @@ def _read_range(connection: sqlite3.Connection, place: _Place, options: ReadOpti
                 if done % MARK_EVERY == 0:
                     yield Mark(asdict(replace(here, items=done)), number / len(threads))
         yield Mark(asdict(replace(here, items=done)), (number + 1) / len(threads))
+
+
+def _rows(connection: sqlite3.Connection, last: str) -> int:
+    """How many checkpoints there are up to that id."""
+    query = "SELECT count(*) FROM checkpoints WHERE checkpoint_id <= ?"
+    return int(connection.execute(query, (last,)).fetchone()[0])
 
 
 def _newest(connection: sqlite3.Connection) -> str:

@@ -109,7 +109,7 @@ class Unreadable(Exception):
 
 
 class UnknownFormat(Unreadable):
-    """It is no transcript that is known; among others in a folder that is nothing bad."""
+    """The file is empty, packed, or in no format that is known; in a folder with other files that is no fault."""
 
 
 class Reader(Protocol):

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-from producers.transcripts.json_lines import MAX_LINE_BYTES, opened
-from producers.transcripts.port import SAMPLE_BYTES, Reader, Sample, Unreadable
+from producers.transcripts import databases
+from producers.transcripts.json_lines import MAX_LINE_BYTES, is_damaged, opened
+from producers.transcripts.port import SAMPLE_BYTES, Reader, Sample, UnknownFormat, Unreadable
 
 READERS = {
     "hermes": "producers.transcripts.hermes:Hermes",
@@ -55,14 +56,18 @@ def _behind_the_first_line(path: Path, sample: Sample) -> Sample | None:
 
 
 def detect(path: Path, formats: Iterable[str] = READERS) -> Reader:
-    """The reader that recognises the file. Raises `Unreadable` when none does, or several do, and `OSError`."""
+    """The reader that recognises the file.
+
+    Raises `UnknownFormat` when it is in none, plain `Unreadable` when several claim it or damage hides what it is, and
+    `OSError`.
+    """
     names = list(formats)
     sample = read_sample(path)
     if not sample.head.strip(b"\x00 \t\r\n"):
-        raise Unreadable("holds nothing" if sample.head else "is empty")
+        raise _refusal(sample, "holds nothing" if sample.head else "is empty")
     for magic, what in _PACKED.items():
         if sample.head.startswith(magic):
-            raise Unreadable(f"is {what}; unpack it and import what is inside")
+            raise UnknownFormat(f"is {what}; unpack it and import what is inside")
     claims = [one for one in map(reader, names) if one.recognises(sample)]
     if not claims and (behind := _behind_the_first_line(path, sample)):
         claims = [one for one in map(reader, names) if one.recognises(behind)]
@@ -70,4 +75,29 @@ def detect(path: Path, formats: Iterable[str] = READERS) -> Reader:
         return claims[0]
     if claims:
         raise Unreadable(f"could be {' or '.join(one.name for one in claims)}; name one with --format")
-    raise Unreadable(f"is in no format that is known ({', '.join(names)}); if it is one of them, name it with --format")
+    known = ", ".join(names)
+    raise _refusal(sample, f"is in no format that is known ({known}); if it is one of them, name it with --format")
+
+
+def _refusal(sample: Sample, reason: str) -> Unreadable:
+    """Why no reader takes the file: damage that hides what it is, else `reason`."""
+    if _breaks_off(sample.path):
+        return Unreadable("the compressed data is damaged or cut short; copy the file again, or compress it again")
+    if databases.is_database(sample):
+        try:
+            with databases.opened(sample.path):
+                pass
+        except Unreadable as error:
+            return error
+    return UnknownFormat(reason)
+
+
+def _breaks_off(path: Path) -> bool:
+    """Whether compressed data is damaged as far as detection looks."""
+    if path.suffix != ".zst":
+        return False
+    with opened(path) as file:
+        for _ in range(MAX_LINE_BYTES // _STEP_BYTES + 1):
+            if not file.read(_STEP_BYTES):
+                break
+        return is_damaged(file)

@@ -1,7 +1,7 @@
 """ShareGPT: conversations as lists of {from, value}, among them the trajectories that Hermes writes. Does I/O.
 
-There are no times and often no ids. A conversation without id is named by a digest of all of it, a message by a digest
-of conversation, position, role and content.
+There are no times and often no ids. A conversation without id is named by a digest of all of it, one whose id is a
+plain number by that and what is said first, a message by a digest of conversation, position, role and content.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _SPEAKERS: dict[str, tuple[Role, Kind]] = {
     **dict.fromkeys(("function_call", "tool_call"), ("assistant", "tool-call")),
 }
 """The words that data sets use for who speaks."""
+_FIRST_TURNS = 2
 
 
 class ShareGPT:
@@ -84,9 +85,7 @@ def _conversation(value: dict[str, Any], place: str, options: ReadOptions) -> It
     if messages is None:
         yield Bad(place, "has no list of conversations")
         return
-    given = value.get("id")
-    has_id = isinstance(given, (str, int)) and not isinstance(given, bool) and given != ""
-    session = str(given) if has_id else digest("sharegpt", messages)
+    session = _session(value.get("id"), messages)
     for position, message in enumerate(messages):
         name, text = _read(message)
         if name is None or name not in _SPEAKERS:
@@ -96,6 +95,20 @@ def _conversation(value: dict[str, Any], place: str, options: ReadOptions) -> It
         else:
             one = _Message(session, position, place, text, value.get("model"))
             yield from _said(one, *_SPEAKERS[name], options)
+
+
+def _session(given: Any, messages: list[Any]) -> str:
+    if not isinstance(given, (str, int)) or isinstance(given, bool) or given == "":
+        return digest("sharegpt", messages)
+    if not str(given).removeprefix("-").isdecimal():
+        return str(given)
+    # Every export counts from 0 on. Only the first turns are taken, as the conversation may grow.
+    said = [(name, text) for name, text in map(_read, messages) if name and not _is_system(name)]
+    return f"{given}-{digest('sharegpt', said[:_FIRST_TURNS])}"
+
+
+def _is_system(name: str) -> bool:
+    return name in _SPEAKERS and _SPEAKERS[name][0] == "system"
 
 
 def _read(message: Any) -> tuple[str | None, str | None]:

@@ -124,3 +124,9 @@ class HermesDatabase:
     def _tick(self) -> float:
         self._clock += 60
         return self._clock
+
+
+def talk(database: HermesDatabase, session: str, *contents: str) -> None:
+    """Turns by turns, the user's first."""
+    for number, content in enumerate(contents):
+        database.say(session, "assistant" if number % 2 else "user", content)

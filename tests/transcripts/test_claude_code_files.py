@@ -130,8 +130,11 @@ def test_stubs_nul_bytes_and_cut_ends_are_told_and_the_rest_is_read(tmp_path: Pa
     items = read(READER, path)
     assert [turn.content for turn in turns(items)] == ["one", "two \ud83d"]
     assert bad(items) == [
-        ("line 1", "not valid JSON"), ("line 2", "NUL bytes"), ("line 4", "NUL bytes"), ("line 5", "not valid JSON"),
-    ]  # fmt: skip
+        ("line 1", "not valid JSON"),
+        ("line 2", "nothing but NUL bytes"),
+        ("line 4", "NUL bytes dropped, the record is read"),
+        ("line 5", "not valid JSON"),
+    ]
 
 
 def test_a_generated_file_holds_what_its_generator_counts(tmp_path: Path) -> None:

@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hermes_database import START, SUMMARY, HermesDatabase
+from hermes_database import START, SUMMARY, HermesDatabase, talk
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reading_checks import (
     bad,
-    check_resumption,
     check_survives,
     damage,
     damaged,
@@ -26,7 +25,7 @@ from reading_checks import (
 
 from producers.transcripts import hermes
 from producers.transcripts.hermes import Hermes
-from producers.transcripts.port import Mark, ReadOptions, Unreadable
+from producers.transcripts.port import ReadOptions, Unreadable
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "terminal", "arguments": '{"command":"ls"}'}}
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
@@ -42,12 +41,6 @@ def database(tmp_path: Path) -> HermesDatabase:
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hermes, "PAGE_ROWS", 3)
-
-
-def talk(database: HermesDatabase, session: str, *contents: str) -> None:
-    """Turns by turns, the user's first."""
-    for number, content in enumerate(contents):
-        database.say(session, "assistant" if number % 2 else "user", content)
 
 
 def test_prose_calls_results_pictures_and_thinking_are_told_apart(database: HermesDatabase) -> None:
@@ -185,42 +178,6 @@ def test_a_sub_agent_is_a_session_of_its_own_that_names_its_parent(database: Her
         ("b", "Research it.", "a"),
         ("b", "Found.", "a"),
     ]
-
-
-def test_a_rewritten_session_keeps_its_origins_and_growth_is_read_alone(database: HermesDatabase) -> None:
-    database.session("a")
-    talk(database, "a", "yes", "no", "yes")
-    before = items_of(Hermes(), database.path)
-    assert isinstance(before[-1], Mark)
-    database.rewrite("a")
-    database.say("a", "user", "yes")
-    database.session("b")
-    talk(database, "b", "new")
-    after = items_of(Hermes(), database.path, before[-1].state)
-    assert origins(after)[:3] == origins(before)
-    assert [content for *_, content in short(after)[3:]] == ["yes", "new"]
-    assert isinstance(after[-1], Mark)
-    assert said_in(items_of(Hermes(), database.path, after[-1].state)) == []
-
-
-def test_another_database_in_the_same_place_is_read_from_its_start(database: HermesDatabase, tmp_path: Path) -> None:
-    database.session("a")
-    talk(database, "a", "one", "two")
-    other = HermesDatabase(tmp_path / "state.db")
-    other.session("b")
-    talk(other, "b", "three", "four", "five")
-    end = items_of(Hermes(), database.path)[-1]
-    assert isinstance(end, Mark)
-    assert len(said_in(items_of(Hermes(), other.path, end.state))) == 3
-
-
-def test_it_goes_on_from_every_mark(database: HermesDatabase) -> None:
-    for session in ("a", "b"):
-        database.session(session)
-        talk(database, session, *(f"{session} {number}" for number in range(7)))
-    database.compact("a", 1, 2)
-    talk(database, "a", "more", "and more")
-    assert check_resumption(Hermes(), database.path) >= 7
 
 
 def test_an_older_database_without_the_newer_columns_is_read(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -33,8 +34,10 @@ def read(path: Path, position: Position = START) -> list[Line]:
         (b'{"a": {"x": 1}, "t": "cu{"b": 2}\n', [{"b": 2}], ["not valid JSON"]),
         (b'{"a": {"x": 1, "y": [{"z": 1}]}, "t": "cu\n', [], ["not valid JSON"]),
         (b'{"b": 2}garbage\n', [{"b": 2}], ["not valid JSON"]),
-        (b"\x00\x00\x00\n", [], ["NUL bytes"]),
-        (b'\x00{"a": 1}\x00\x00\n', [{"a": 1}], ["NUL bytes"]),
+        (b"\x00 \x00\x00\n", [], ["nothing but NUL bytes"]),
+        (b'\x00{"a": 1}\x00\x00\n', [{"a": 1}], ["NUL bytes dropped, the record is read"]),
+        (b'\x00{"a": \n', [], ["NUL bytes dropped", "not valid JSON"]),
+        (b"\x00[1]\n", [], ["NUL bytes dropped", "not a JSON object"]),
         (b"[1]\n", [], ["not a JSON object"]),
         (b"nonsense\n", [], ["not valid JSON"]),
         (b'{"a": "\\ud83d"}\n', [{"a": "\ud83d"}], []),
@@ -136,6 +139,21 @@ def test_damage_in_a_compressed_file_is_told_behind_what_is_whole(tmp_path: Path
     first, second = read(path)
     assert first.records == [{"a": 1}]
     assert second.problems == ["the compressed data is damaged from here on"]
+
+
+def test_a_compressed_file_that_was_cut_and_is_whole_later_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl.zst"
+    values = [{"n": number, "text": hashlib.sha256(b"%d" % number).hexdigest()} for number in range(600)]
+    data = "".join(json.dumps(value) + "\n" for value in values).encode()
+    whole = zstandard.ZstdCompressor().compress(data[:20_000]) + zstandard.ZstdCompressor().compress(data[20_000:])
+    for size in range(len(whole) // 3, len(whole), len(whole) // 20):
+        path.write_bytes(whole[:size])
+        cut = read(path)
+        path.write_bytes(whole)
+        rest = read(path, cut[-1].then)
+        found = [record for line in [*cut, *rest] for record in line.records]
+        assert found == values
+        assert [line.problems for line in rest if line.problems] == []
 
 
 @given(st.binary(max_size=100))

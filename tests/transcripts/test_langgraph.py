@@ -30,7 +30,7 @@ from reading_checks import (
 
 from producers.transcripts.langgraph import LangGraph
 from producers.transcripts.msgpack_values import value_of
-from producers.transcripts.port import Mark, Unreadable
+from producers.transcripts.port import Item, Mark, State, Unreadable
 
 _SCHEMA = """
 CREATE TABLE checkpoints (
@@ -74,6 +74,11 @@ def human(text: Any, identifier: str | None = None) -> msgpack.ExtType:
 
 def ai(text: Any, identifier: str | None = None, **fields: Any) -> msgpack.ExtType:
     return message("ai", "AIMessage", content=text, id=identifier, **fields)
+
+
+def end_of(items: list[Item]) -> State:
+    assert isinstance(items[-1], Mark)
+    return items[-1].state
 
 
 @pytest.fixture
@@ -136,6 +141,35 @@ def test_a_database_without_the_last_checkpoint_is_read_from_its_start(saver: Sa
     with closing(sqlite3.connect(other.path)) as connection, connection:
         connection.execute("UPDATE checkpoints SET checkpoint_id = '1a'")
     assert len(said_in(items_of(LangGraph(), other.path, end.state))) == 1
+
+
+def test_a_thread_with_older_checkpoints_that_comes_later_is_read(saver: Saver) -> None:
+    saver.save("early", human("old"))
+    saver.save("late", human("new"))
+    row = "FROM checkpoints WHERE thread_id = 'early'"
+    with closing(sqlite3.connect(saver.path)) as connection, connection:
+        connection.execute(f"CREATE TABLE elsewhere AS SELECT * {row}")
+        connection.execute(f"DELETE {row}")
+    before = end_of(items_of(LangGraph(), saver.path))
+    with closing(sqlite3.connect(saver.path)) as connection, connection:
+        connection.execute("INSERT INTO checkpoints SELECT * FROM elsewhere")
+    merged = items_of(LangGraph(), saver.path, before)
+    assert [content for *_, content in short(merged)] == ["old", "new"]
+    saver.save("late", human("new"), ai("newest"))
+    grown = items_of(LangGraph(), saver.path, end_of(merged))
+    assert [content for *_, content in short(grown)] == ["newest"]
+
+
+def test_a_state_that_does_not_count_checkpoints_and_a_pruned_thread_begin_nothing_anew(saver: Saver) -> None:
+    saver.save("one", human("a"))
+    saver.save("one", human("a"), ai("b"))
+    state = end_of(items_of(LangGraph(), saver.path))
+    without_count = {name: value for name, value in state.items() if name != "rows"}
+    with closing(sqlite3.connect(saver.path)) as connection, connection:
+        connection.execute("DELETE FROM checkpoints WHERE checkpoint_id LIKE '%0001'")
+    saver.save("two", human("c"))
+    for known in (state, without_count):
+        assert [content for *_, content in short(items_of(LangGraph(), saver.path, known))] == ["c"]
 
 
 def test_it_goes_on_from_every_mark(saver: Saver, monkeypatch: pytest.MonkeyPatch) -> None:

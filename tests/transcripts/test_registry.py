@@ -5,20 +5,33 @@ from __future__ import annotations
 import importlib
 import json
 import shutil
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+import zstandard
 from builders import BUILDERS, available, conversation, node
 from hypothesis import given
 from hypothesis import strategies as st
 from reading import damaged
 
-from producers.transcripts.port import SAMPLE_BYTES, Sample, Unreadable
+from producers.transcripts.port import SAMPLE_BYTES, ReadOptions, Sample, UnknownFormat, Unreadable
 from producers.transcripts.registry import READERS, detect, read_sample, reader
 
 FORMATS = available()
+LONG_LINE = zstandard.compress(b'{"type": "' + Random(1).randbytes(4 * SAMPLE_BYTES).hex().encode() + b'"}\n')
+
+
+def why_not(path: Path, formats: Sequence[str] = FORMATS) -> str:
+    """The reason why a file that is in a format that is known cannot be imported."""
+    with pytest.raises(Unreadable) as caught:
+        detect(path, formats)
+    assert not isinstance(caught.value, UnknownFormat)
+    return str(caught.value)
 
 
 def pretty(value: Any, indent: int | None) -> str:
@@ -78,8 +91,52 @@ def test_a_broken_first_line_does_not_hide_the_format(tmp_path: Path, name: str)
 def test_a_file_of_no_format_is_refused_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
     path = tmp_path / "file.json"
     path.write_bytes(content)
-    with pytest.raises(Unreadable, match=reason):
+    with pytest.raises(UnknownFormat, match=reason):
         detect(path, FORMATS)
+
+
+def test_a_healthy_database_of_another_program_is_in_no_format(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE messages (id INTEGER)")
+    with pytest.raises(UnknownFormat, match="name it with --format"):
+        detect(path, FORMATS)
+
+
+@pytest.mark.parametrize("content", [b"and no more", b"\x10\x00" + b"\xff" * 5000])
+def test_a_database_that_cannot_be_read_as_one_is_told_as_damaged(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "state.db"
+    path.write_bytes(b"SQLite format 3\x00" + content)
+    assert why_not(path).startswith("the database is damaged or not whole; recover it (`sqlite3 FILE .recover`)")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [LONG_LINE[:20], LONG_LINE[: len(LONG_LINE) // 2], b"no frame at all"],
+    ids=["cut early", "cut in a line longer than the sample", "no frame"],
+)
+def test_compressed_data_that_is_damaged_or_cut_is_told_as_that(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "rollout.jsonl.zst"
+    path.write_bytes(content)
+    assert why_not(path).startswith("the compressed data is damaged or cut short")
+
+
+@pytest.mark.parametrize(("content", "reason"), [(b"", "is empty"), (b" \n", "holds nothing"), (b"{}", "in no format")])
+def test_compressed_data_that_is_whole_and_none_of_ours_is_in_no_format(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    path = tmp_path / "notes.jsonl.zst"
+    path.write_bytes(zstandard.compress(content))
+    with pytest.raises(UnknownFormat, match=reason):
+        detect(path, FORMATS)
+
+
+@pytest.mark.parametrize("name", ["hermes", "langgraph"])
+def test_a_format_that_is_a_database_says_that_a_file_is_none(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text("{}\n")
+    with pytest.raises(Unreadable, match=r"is no SQLite database; .*--format"):
+        list(reader(name).read(path, ReadOptions(), None))
 
 
 def test_what_was_tried_is_named_when_no_reader_knows_the_file(tmp_path: Path) -> None:
@@ -93,8 +150,8 @@ def test_what_was_tried_is_named_when_no_reader_knows_the_file(tmp_path: Path) -
 def test_several_claims_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("producers.transcripts.turns")
     monkeypatch.setattr(module.Turns, "recognises", lambda self, sample: True)
-    with pytest.raises(Unreadable, match="could be openai or turns; name one with --format"):
-        detect(BUILDERS["openai"](tmp_path), ["openai", "turns"])
+    reason = why_not(BUILDERS["openai"](tmp_path), ["openai", "turns"])
+    assert reason == "could be openai or turns; name one with --format"
 
 
 def test_an_unknown_format_is_refused_and_the_known_ones_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ from producers.transcripts.sharegpt import ShareGPT
 
 def turns(items: list[Item]) -> list[tuple[str, str, str]]:
     return [(item.role, item.kind, item.content) for item in items if isinstance(item, Said)]
+
+
+def turns_with(items: list[Item]) -> list[Said]:
+    return [item for item in items if isinstance(item, Said)]
 
 
 def reasons(items: list[Item]) -> list[str]:
@@ -45,7 +50,30 @@ def test_a_trajectory_gives_prose_calls_and_results_apart(tmp_path: Path) -> Non
     ]
     assert {item.created_at for item in kept} == {None}
     assert len({item.session for item in kept[:5]}) == 1
-    assert {item.session for item in kept[5:]} == {"7"}
+    assert len({item.session for item in kept[5:]}) == 1
+    assert re.fullmatch("7-[0-9a-f]{32}", kept[5].session)
+
+
+def talk(*texts: str) -> list[dict[str, str]]:
+    return [{"from": "gpt" if number % 2 else "human", "value": text} for number, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize(("given", "sessions"), [(0, 2), ("0", 2), (-1, 2), ("chat-0", 1), ("0a", 1)])
+def test_numbers_that_every_export_counts_do_not_mix_conversations(
+    tmp_path: Path, given: int | str, sessions: int
+) -> None:
+    prompt = {"from": "system", "value": "Be brief."}
+    one = turns_with(of_messages(tmp_path, prompt, *talk("Hello", "Hi."), id=given))
+    two = turns_with(of_messages(tmp_path, prompt, *talk("Hello", "What now?"), id=given))
+    assert len({turn.session for turn in one + two}) == sessions
+    assert len({turn.origin for turn in one + two}) == (4 if sessions == 2 else 3)
+
+
+def test_a_numbered_conversation_that_has_grown_is_the_same(tmp_path: Path) -> None:
+    one = turns_with(of_messages(tmp_path, *talk("Hello", "Hi."), id=0))
+    grown = turns_with(of_messages(tmp_path, *talk("Hello", "Hi.", "Which port?"), id=0))
+    assert [(turn.session, turn.origin) for turn in grown[:2]] == [(turn.session, turn.origin) for turn in one]
+    assert grown[2].session == one[0].session
 
 
 def test_an_array_reads_as_its_lines(tmp_path: Path) -> None:
