@@ -105,7 +105,7 @@ def test_what_is_damaged_or_refused_is_named_and_the_rest_is_imported(running: C
     assert (again.code, again.json["bad"], again.json["imported"]) == (1, 2, 0)
     assert again.json["unknown"] == [str(folder / "other.json")]
     told = running.run("backfill", str(folder), "--tenant", "b2").err
-    assert "c-1.jsonl: 1 bad place, told when they were read; --again reads" in told
+    assert "c-1.jsonl: 1 bad place, told when they were read; --again --dry-run reads" in told
     assert "in no format that is known: " in told
 
 
