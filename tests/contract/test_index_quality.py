@@ -75,7 +75,7 @@ def test_below_the_floor_it_is_asked_more_thoroughly(store: VectorStore, monkeyp
 def test_then_it_is_built_anew_and_what_cannot_be_reached_is_said(
     store: VectorStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps(monkeypatch, IndexSearch(refine=1, nprobes=99))
+    steps(monkeypatch, IndexSearch(refine=1, nprobes=1))
     builds: list[bool] = []
     build = store.build_index
 

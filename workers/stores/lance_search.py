@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.stores.lance_schema import KEY, TERMS, TURN
+from workers.stores.index_search import IndexSearch
+from workers.stores.lance_indexes import with_search
+from workers.stores.lance_schema import KEY, TERMS, TURN, VECTOR
+
+MARGIN = 4
+"""A quarter more than is wanted is asked for at first."""
+WIDER = 4
+LEAST_SEEN = 500
+MOST_EQUAL = 5
+"""Times what is wanted: a search for so many is the last to look for equals."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +32,35 @@ class Candidate:
 
 def candidates(found: Any, scores: NDArray[np.float32]) -> list[Candidate]:
     return list(map(Candidate, found[KEY].to_pylist(), found[TURN].to_pylist(), scores.tolist()))
+
+
+def steady(fetch: Callable[[int], list[Candidate]], limit: int) -> list[Candidate]:
+    """The `limit` best of a search, ties by id: which of several equals LanceDB names before a cut depends on which of
+    its threads comes first, so as many more are asked for as it takes to see all that are equal at the cut."""
+    asked = limit + limit // MARGIN + 1
+    while True:
+        found = sorted(fetch(asked), key=lambda one: (-one.score, one.vector_id))
+        last = min(limit, len(found))
+        if len(found) < asked or found[last - 1].score > found[-1].score or asked >= max(MOST_EQUAL * limit, LEAST_SEEN):
+            return found[:limit]
+        asked *= WIDER
+
+
+def nearest(
+    table: Any, vector: NDArray[np.float32], where: str, count: int, how: IndexSearch | None
+) -> list[Candidate]:
+    """The rows nearest to the vector; `how` the index is asked, None to compare every row."""
+    query = table.search(vector, vector_column_name=VECTOR).distance_type("cosine")
+    query = query.bypass_vector_index() if how is None else with_search(query, how, count)
+    found = query.where(where, prefilter=True).select([KEY, TURN, "_distance"]).limit(count).to_arrow()
+    return candidates(found, 1.0 - found["_distance"].to_numpy())
+
+
+def sharing(table: Any, words: list[str], where: str, count: int) -> list[Candidate]:
+    """The rows that share the words, by BM25."""
+    query = table.search(match(words), query_type="fts")
+    found = query.where(where, prefilter=True).select([KEY, TURN, "_score"]).limit(count).to_arrow()
+    return candidates(found, found["_score"].to_numpy())
 
 
 def match(words: list[str]) -> Any:

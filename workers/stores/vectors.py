@@ -21,7 +21,7 @@ from workers.stores.lance_connection import CacheBytes, LanceConnection
 from workers.stores.lance_erasure import NO_ROW, drop_history, erase_rows
 from workers.stores.lance_files import superseded_bytes
 from workers.stores.lance_filter import any_of, scope_filter, selection_filter
-from workers.stores.lance_indexes import IndexFigures, IndexKind, build, index_figures, with_search
+from workers.stores.lance_indexes import IndexFigures, IndexKind, build, index_figures
 from workers.stores.lance_schema import (
     FACTS,
     KEY,
@@ -33,7 +33,7 @@ from workers.stores.lance_schema import (
     has_facts,
     to_arrow,
 )
-from workers.stores.lance_search import Candidate, candidates, match
+from workers.stores.lance_search import Candidate, nearest, sharing, steady
 from workers.stores.scope import Scope
 from workers.stores.selection import Selection
 from workers.stores.space import Space
@@ -151,10 +151,7 @@ class VectorStore:
 
         def search(table: Any) -> list[Candidate]:
             where = scope_filter(scope, facts=not scope.where or has_facts(table))
-            query = table.search(vector, vector_column_name=VECTOR).distance_type("cosine")
-            query = query.bypass_vector_index() if exact else with_search(query, how, limit)
-            found = query.where(where, prefilter=True).select([KEY, TURN, "_distance"]).limit(limit).to_arrow()
-            return candidates(found, 1.0 - found["_distance"].to_numpy())
+            return steady(lambda count: nearest(table, vector, where, count, None if exact else how), limit)
 
         return self._lance.read(space, search, []) if limit > 0 else []
 
@@ -170,9 +167,7 @@ class VectorStore:
 
         def search(table: Any) -> list[Candidate]:
             where = scope_filter(scope, facts=not scope.where or has_facts(table))
-            builder = table.search(match(words), query_type="fts")
-            found = builder.where(where, prefilter=True).select([KEY, TURN, "_score"]).limit(limit).to_arrow()
-            return candidates(found, found["_score"].to_numpy())
+            return steady(lambda count: sharing(table, words, where, count), limit)
 
         return self._lance.read(space, search, [])
 
