@@ -46,6 +46,12 @@ class Command:
         catalog.close()
         return found
 
+    def probes(self) -> list[str]:
+        catalog = Catalog.open(self.settings.catalog_location)
+        found = [one.query for one in catalog.probes.all()]
+        catalog.close()
+        return found
+
 
 @pytest.fixture
 def command(shared_settings: Settings) -> Command:
@@ -136,6 +142,15 @@ def test_questions_about_other_turns_than_there_are_begin_nothing(command: Comma
     assert done.exit_code == 2
     assert "of 1 questions none has its evidence stored here" in done.stderr
     assert command.states() == {"hashing-v1": "active"}
+
+
+def test_a_change_that_is_refused_leaves_the_questions_that_there_were(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "probes.jsonl"
+    path.write_text('{"query": "q", "tenant": "t", "evidence": [{"session_id": "s", "turn_index": 1}]}')
+    assert command.run("--model", "hashing", "--probes", str(path)).exit_code == 2
+    assert command.probes() == []
+    assert command.run("--model", "hashing:128", "--probes", str(path), "--detach").exit_code == 0
+    assert command.probes() == ["q"]
 
 
 def test_other_chunks_of_the_same_model_are_another_space(command: Command) -> None:

@@ -221,6 +221,10 @@ def test_given_questions_decide_and_go_with_what_they_ask_for(system: Spaced, tm
     assert run.after["recall"] >= run.after["recall_before"] - 0.02
 
 
+ASKED = '{"query": "q", "tenant": "t", "evidence": [{"session_id": "s", "turn_index": 3}]}'
+NAMED = ASKED.replace("{", '{"query_id": "one", ', 1)
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [
@@ -229,15 +233,30 @@ def test_given_questions_decide_and_go_with_what_they_ask_for(system: Spaced, tm
         ('{"query": "q", "tenant": "t", "evidence": [{"session_id": "s", "turn_index": "3"}]}', "turn_index a number"),
         ('{"query": "q", "tenant": "t"}', "no question with evidence"),
         ("", "no question with evidence"),
+        (f"{ASKED}\n{ASKED.replace('3', str(10**30))}", "line 2: turn_index is from 0 to 9223372036854775807"),
+        (ASKED.replace("3", "-1"), "line 1: turn_index is from 0"),
+        (ASKED.replace('"q"', '"\\ud800"'), "line 1: holds a NUL or a lone surrogate"),
+        (ASKED.replace('"s"', '"s\\u0000"'), "line 1: holds a NUL or a lone surrogate"),
+        (f"{ASKED}\n{'[' * 100_000}", "line 2: not an object with query"),
+        (f"{ASKED}\n\udc80", "line 2: not UTF-8 text"),
+        (f"{NAMED}\n\n{NAMED}", "line 3: query_id 'one' is that of line 1 as well"),
+        (NAMED.replace("one", "1" * 257), "line 1: query_id has 257 characters"),
     ],
 )
 def test_a_wrong_file_of_questions_is_named(tmp_path: Path, line: str, why: str) -> None:
     path = tmp_path / "probes.jsonl"
-    path.write_text(line)
+    path.write_text(line, errors="surrogateescape")
     with pytest.raises(UsageError, match=why):
         read_probes(path)
     with pytest.raises(UsageError, match="No such file"):
         read_probes(tmp_path / "none")
+
+
+def test_questions_without_an_id_or_with_a_separator_of_lines_are_each_kept(tmp_path: Path) -> None:
+    path = tmp_path / "probes.jsonl"
+    separated = ASKED.replace('"q"', '"a\u2028b\x85c"')
+    path.write_text(f"\ufeff{ASKED}\r\n{separated}\n{NAMED.replace('one', '1')}\n")
+    assert [one.query for one in read_probes(path)] == ["q", "a\u2028b\x85c", "q"]
 
 
 def test_the_rate_is_kept_and_what_is_done_is_shown(system: Spaced, monkeypatch: pytest.MonkeyPatch) -> None:

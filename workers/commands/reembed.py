@@ -21,6 +21,7 @@ from workers.queues import use_prefix
 from workers.runtime import space_of
 from workers.spaces_overview import in_words, spaces_overview
 from workers.stores.catalog import Catalog
+from workers.stores.probes import Asked
 from workers.stores.spaces import Plan, StoredSpace
 
 PATIENCE = 60.0
@@ -76,20 +77,21 @@ def reembed(
             return _cancel(terminal, catalog)
         if rollback:
             return _rollback(terminal, catalog)
-        if probes is not None:
-            _keep(terminal, catalog, probes)
+        asked = _asked(catalog, probes) if probes is not None else []
         stored = _begin(terminal, catalog, model, Plan(rate, switch_anyway))
+        if asked:  # not before: what is refused leaves the questions that there were
+            kept = catalog.probes.keep(asked)
+            terminal.note(f"{kept:,} of {len(asked):,} questions have their evidence stored here", style="dim")
         if detach:
             return _show(terminal, catalog)
         return _build(terminal, catalog, stored)
 
 
-def _keep(terminal: Terminal, catalog: Catalog, probes: Path) -> None:
+def _asked(catalog: Catalog, probes: Path) -> list[Asked]:
     asked = read_probes(probes)
-    kept = catalog.probes.keep(asked)
-    if not kept:
+    if not catalog.probes.would_keep(asked):
         raise UsageError(f"--probes {probes}: of {len(asked):,} questions none has its evidence stored here")
-    terminal.note(f"{kept:,} of {len(asked):,} questions have their evidence stored here", style="dim")
+    return asked
 
 
 def _begin(terminal: Terminal, catalog: Catalog, model: str | None, plan: Plan) -> StoredSpace:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
 from producers.errors import UsageError
+from producers.events import MAX_ID_CHARS, MAX_TURN_INDEX
+from producers.storable import storable
 from workers.embedding.port import Embedder
 from workers.stores.catalog import Catalog
 from workers.stores.probes import Asked, Probe
@@ -79,15 +82,25 @@ def read_probes(path: Path) -> list[Asked]:
     `scope` is taken for the tenant where that is missing, as in labelled sets. Raises `UsageError` naming the line.
     """
     asked: dict[str, Asked] = {}
+    line_of: dict[str, int] = {}
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--probes {path}: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from None
+        lines = path.read_bytes().removeprefix(BOM_UTF8).split(b"\n")
+    except OSError as error:
+        raise UsageError(f"--probes {path}: {error.strerror or error}") from None
     for number, line in enumerate(lines, 1):
-        if line.strip():
-            one = _asked(path, number, line)
-            if one is not None:
-                asked[one.id] = one
+        try:
+            one = _asked(number, line)
+        except ValueError as error:
+            raise UsageError(f"--probes {path}, line {number}: {error}") from None
+        if one is None:
+            continue
+        first = line_of.setdefault(one.id, number)
+        if first != number:
+            raise UsageError(
+                f"--probes {path}, line {number}: query_id {one.id!r} is that of line {first} as well; each question "
+                "needs its own, or none"
+            )
+        asked[one.id] = one
     if len(asked) > MOST_PROBES:
         raise UsageError(f"--probes {path}: {len(asked):,} questions, over the limit of {MOST_PROBES:,}; give a sample")
     if not asked:
@@ -95,22 +108,33 @@ def read_probes(path: Path) -> list[Asked]:
     return list(asked.values())
 
 
-def _asked(path: Path, number: int, line: str) -> Asked | None:
-    """None for a question without evidence, which says nothing about recall."""
+def _asked(number: int, line: bytes) -> Asked | None:
+    """None for a question without evidence, which says nothing about recall. Raises `ValueError` saying what is wrong.
+
+    What the catalog cannot hold is refused here, before anything is changed.
+    """
     try:
-        row: dict[str, Any] = json.loads(line)
+        text = line.decode()
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8 text") from None
+    if not text.strip():
+        return None
+    try:
+        row: dict[str, Any] = json.loads(text)
         tenant: Any = row.get("tenant", row.get("scope"))
         evidence = tuple((item["session_id"], item["turn_index"]) for item in row.get("evidence") or ())
-        query = row["query"]
-    except (ValueError, TypeError, AttributeError, KeyError):
-        raise UsageError(
-            f"--probes {path}, line {number}: not an object with query, tenant and evidence, a list of "
-            "{session_id, turn_index}"
-        ) from None
+        query, given_id = row["query"], row.get("query_id")
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        raise ValueError("not an object with query, tenant and evidence, a list of {session_id, turn_index}") from None
     texts = (tenant, query, *(session for session, _ in evidence))
     whole = all(isinstance(index, int) and not isinstance(index, bool) for _, index in evidence)
     if not all(isinstance(text, str) and text.strip() for text in texts) or not whole:
-        raise UsageError(
-            f"--probes {path}, line {number}: tenant (or scope), query and session_id are texts, turn_index a number"
-        )
-    return Asked(str(row.get("query_id", number))[:256], tenant, query, evidence) if evidence else None
+        raise ValueError("tenant (or scope), query and session_id are texts, turn_index a number")
+    if not all(0 <= index <= MAX_TURN_INDEX for _, index in evidence):
+        raise ValueError(f"turn_index is from 0 to {MAX_TURN_INDEX}, as in every turn that is stored")
+    name = f"line {number}" if given_id is None else str(given_id)
+    if len(name) > MAX_ID_CHARS:
+        raise ValueError(f"query_id has {len(name):,} characters, over the limit of {MAX_ID_CHARS}")
+    if any(storable(text) != text for text in (name, *texts)):
+        raise ValueError("holds a NUL or a lone surrogate, which no store takes; replace it, for example with U+FFFD")
+    return Asked(name, tenant, query, evidence) if evidence else None

@@ -55,16 +55,16 @@ class Probes:
         Returns how many are kept; for none those before stay.
         """
         with write_transaction(self._engine) as connection:
-            rows = []
-            for one in asked:
-                keys = [_keys(connection, one.tenant, session, index) for session, index in one.evidence]
-                if keys and all(keys):
-                    evidence = json.dumps(sorted({key for found in keys for key in found}))
-                    rows.append({"id": one.id, "tenant": one.tenant, "query": one.query, "evidence": evidence})
+            rows = _rows(connection, asked)
             if rows:
                 connection.execute(probes.delete())
                 connection.execute(probes.insert(), rows)
         return len(rows)
+
+    def would_keep(self, asked: Sequence[Asked]) -> int:
+        """How many of these `keep` would keep; changes nothing."""
+        with reading(self._engine) as connection:
+            return len(_rows(connection, asked))
 
     def all(self) -> list[Probe]:
         """The questions that are kept, by id."""
@@ -101,6 +101,16 @@ def drop_unanswered(connection: Connection, tenant: str) -> None:
     for name, keys in evidence.items():
         if not there.issuperset(keys):
             connection.execute(probes.delete().where(probes.c.id == name))
+
+
+def _rows(connection: Connection, asked: Sequence[Asked]) -> list[dict[str, str]]:
+    rows = []
+    for one in asked:
+        keys = [_keys(connection, one.tenant, session, index) for session, index in one.evidence]
+        if keys and all(keys):
+            evidence = json.dumps(sorted({key for found in keys for key in found}))
+            rows.append({"id": one.id, "tenant": one.tenant, "query": one.query, "evidence": evidence})
+    return rows
 
 
 def _keys(connection: Connection, tenant: str, session: str, index: int) -> list[str]:
