@@ -18,6 +18,8 @@ from producers.settings import Settings
 NAMES = ("index", "compact", "forget", "retention", "reconcile", "reembed")
 """Of each there is a setting NAME_cron, and a function in `maintenance.run.JOBS`."""
 EXAMPLE = "*/5 * * * *"
+_NUMBERS = re.compile(r"(?<!\w)(\d+)-(\d+)(?!\w)")
+"""A range of numbers; one of names may go round the week or the year, as `fri-mon` does."""
 SHORTEST_WAIT = timedelta(minutes=1)
 """Of a job that is due every few seconds the worker may be some runs behind, and still does each."""
 
@@ -59,6 +61,12 @@ def next_times(cron: str, n: int, after: datetime | None = None) -> list[datetim
         raise ValueError(f"{len(cron.split())} fields")
     if re.search(r"(?<![A-Za-z])[Rr](?![A-Za-z])", cron):
         raise ValueError("R stands for a random time, another one each time it is read")
+    for low, high in _NUMBERS.findall(cron):
+        if int(low) >= int(high):  # which croniter takes for a way round, or for all there are
+            raise ValueError(
+                f"the range {low}-{high} does not go from a lower number to a higher one; "
+                "what goes round takes two, such as 22-23,0-2"
+            )
     after = after or datetime.now(UTC)
     matches = croniter(cron, after.astimezone().replace(tzinfo=None))
     times: list[datetime] = []

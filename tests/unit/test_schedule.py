@@ -33,12 +33,15 @@ def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
         ("30 3 29 2 *", ["2028-02-29T03:30", "2032-02-29T03:30"]),
         ("0 9 * * 1", ["2026-02-02T09:00", "2026-02-09T09:00"]),
         ("@hourly", ["2026-01-31T13:00", "2026-01-31T14:00"]),
+        ("0 12 * * fri-mon", ["2026-02-01T12:00", "2026-02-02T12:00", "2026-02-06T12:00"]),
+        ("0 12 1 nov-feb *", ["2026-02-01T12:00", "2026-11-01T12:00"]),
+        ("50-59/5,0-5/5 13 * * 5-7", ["2026-01-31T13:00", "2026-01-31T13:05", "2026-01-31T13:50"]),
         ("* * * * * */30", ["2026-01-31T12:00:30", "2026-01-31T12:01:00"]),
     ],
 )
 @pytest.mark.usefixtures("zone")
 def test_the_next_times_follow_the_cron_fields(cron: str, due: list[str]) -> None:
-    assert [moment.isoformat()[: len(due[0])] for moment in next_times(cron, 2, NOON)] == due
+    assert [moment.isoformat()[: len(due[0])] for moment in next_times(cron, len(due), NOON)] == due
 
 
 def test_cron_fields_are_local_time_and_a_repeated_hour_never_goes_back(zone: pytest.MonkeyPatch) -> None:
@@ -59,6 +62,14 @@ def test_what_is_no_cron_expression_is_refused_naming_the_setting_and_the_value(
     with pytest.raises(SettingsError, match=r"setting index_cron = .*minute hour day month weekday") as refused:
         maintenance_jobs(settings)
     assert repr(cron) in str(refused.value)
+
+
+@pytest.mark.parametrize("wrong", ["1-0", "5-5", "50-10/15", "3,50-10"])
+def test_a_range_of_numbers_that_goes_backwards_is_refused_and_not_taken_for_a_way_round(wrong: str) -> None:
+    settings = load_settings().model_copy(update={"index_cron": f"{wrong} * * * *"})
+    with pytest.raises(SettingsError, match=r"setting index_cron = .*the range \d+-\d+ does not go from") as refused:
+        maintenance_jobs(settings)
+    assert "\n" not in str(refused.value)
 
 
 def test_a_run_is_known_by_name_and_due_time_and_waits_no_longer_than_until_the_next() -> None:
