@@ -69,6 +69,22 @@ def test_a_run_that_never_ended_was_interrupted_as_soon_as_the_next_begins(runs:
     ]
 
 
+def test_nobody_knows_when_an_interrupted_run_ended(runs: MaintenanceRuns) -> None:
+    begin(runs)
+    runs.end(begin(runs), "nothing")
+    begin(runs)
+    running = runs.running()
+    assert running is not None
+    assert running.outcome is None
+    runs.interrupt_all("restored")
+    assert runs.running() is None
+    last, _, first = runs.history()
+    assert (first.outcome, first.ended, first.as_json()["ended"]) == ("interrupted", None, None)
+    assert (last.outcome, last.ended, last.error) == ("interrupted", None, "restored")
+    begin(runs)
+    assert [run.error for run in runs.history()][1] == "restored", "it is told once"
+
+
 def test_the_last_run_tells_failure_from_success_and_leaves_skipped_ones_out(runs: MaintenanceRuns) -> None:
     assert runs.last("index") is None
     runs.end(begin(runs), "done", did="first")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import threading
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -55,6 +58,22 @@ def test_a_run_is_in_the_history_with_trigger_outcome_and_figures(system: Steppe
     assert [(run["job"], run["trigger"], run["outcome"], run["before"]["rows"]) for run in runs] == [
         ("index", "manual", "nothing", 1)
     ]
+
+
+def test_the_history_names_who_runs_a_job_and_gives_an_interrupted_run_no_time(system: Stepped) -> None:
+    system.push(turn("the heron waits"))
+    system.settle()
+    with closing(Catalog.open(system.settings.catalog_location)) as catalog:
+        catalog.runs.begin("index", "manual")
+        catalog.runs.begin("index", "manual")
+    environment = {**system.settings.as_environment(), "COLUMNS": "200"}
+    shown = CliRunner().invoke(maintain, ["history"], env=environment).stdout.splitlines()
+    (running,) = [line for line in shown if "running" in line]
+    (interrupted,) = [line for line in shown if "interrupted" in line]
+    assert f"by pid {os.getpid()} on {socket.gethostname()}" in running
+    assert "unknown" in interrupted
+    assert " s " not in interrupted.partition("manual")[0]
+    assert [run["ended"] for run in history(system.settings)[1]] == [None, None]
 
 
 def test_what_a_job_raises_is_recorded_without_what_a_turn_says(

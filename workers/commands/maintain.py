@@ -12,6 +12,7 @@ from producers.terminal import DONE, HELP_OPTIONS, IN_PART, Terminal, command, e
 from workers.maintenance.run import JOBS, run_job
 from workers.schedule import maintenance_jobs, next_times
 from workers.stores.catalog import Catalog
+from workers.stores.maintenance_runs import MaintenanceRun
 
 SHOWN_TIMES = 3
 
@@ -75,13 +76,17 @@ def history(terminal: Terminal, name: str | None, limit: int) -> int:
     else:
         table = Table("job", "started", "took", "trigger", "outcome", "what it did")
         for run in found:
-            took = f"{(run.ended - run.started).total_seconds():.1f} s" if run.ended else ""
             started = run.started.astimezone().isoformat(" ", "seconds")
-            table.add_row(
-                run.job, started, took, run.trigger, run.outcome or "running", Text(run.error or run.did or "")
-            )
+            said = run.error or run.did or ("" if run.outcome else f"by {run.holder}")
+            table.add_row(run.job, started, _took(run), run.trigger, run.outcome or "running", Text(said))
         terminal.out.print(table)
     return IN_PART if any(run and run.outcome == "failed" for run in last) else DONE
+
+
+def _took(run: MaintenanceRun) -> str:
+    if run.ended is None:
+        return "unknown" if run.outcome else ""
+    return f"{(run.ended - run.started).total_seconds():.1f} s"
 
 
 def _shown(value: object) -> str:

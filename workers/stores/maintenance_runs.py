@@ -38,7 +38,7 @@ class MaintenanceRun:
     holder: str
     started: datetime
     ended: datetime | None
-    """None while it runs."""
+    """None while it runs, and when it was interrupted: nobody knows when its process was killed."""
     outcome: str | None
     did: str | None
     before: dict[str, Any]
@@ -70,9 +70,9 @@ class MaintenanceRuns:
                 same = sa.select(runs.c.id).where(runs.c.job == job, runs.c.due_at_us == utc_microseconds(due))
                 if connection.execute(same).first() is not None:
                     return None
-            open_ = runs.update().where(runs.c.job == job, runs.c.ended_at_us.is_(None))
+            open_ = runs.update().where(runs.c.job == job, runs.c.outcome.is_(None))
             killed = "its process ended before it did: the next run does the work again"
-            connection.execute(open_.values(ended_at_us=now, outcome="interrupted", error=killed))
+            connection.execute(open_.values(outcome="interrupted", error=killed))
             ids = sa.select(runs.c.id).where(runs.c.job == job).order_by(runs.c.id.desc()).offset(KEPT).limit(1)
             oldest = connection.execute(ids).scalar()
             if oldest is not None:
@@ -82,10 +82,9 @@ class MaintenanceRuns:
 
     def interrupt_all(self, why: str) -> None:
         """Mark every run that has not ended; for whoever knows that their processes are gone."""
-        now = time.time_ns() // 1000
         with write_transaction(self._engine) as connection:
-            open_ = runs.update().where(runs.c.ended_at_us.is_(None))
-            connection.execute(open_.values(ended_at_us=now, outcome="interrupted", error=why))
+            open_ = runs.update().where(runs.c.outcome.is_(None))
+            connection.execute(open_.values(outcome="interrupted", error=why))
 
     def skip(self, job: str, due: datetime, why: str) -> None:
         """Remember that the run that was due then did not happen."""
@@ -127,7 +126,7 @@ class MaintenanceRuns:
 
     def running(self) -> MaintenanceRun | None:
         """The newest run that has not ended; its process may have been killed, until its job begins again."""
-        query = sa.select(runs).where(runs.c.ended_at_us.is_(None)).order_by(runs.c.id.desc()).limit(1)
+        query = sa.select(runs).where(runs.c.outcome.is_(None)).order_by(runs.c.id.desc()).limit(1)
         with reading(self._engine) as connection:
             row = connection.execute(query).mappings().first()
             return None if row is None else _run(row)
@@ -161,7 +160,8 @@ def _run(row: RowMapping) -> MaintenanceRun:
         due=from_utc_microseconds(row["due_at_us"]),
         holder=row["holder"],
         started=started,
-        ended=from_utc_microseconds(row["ended_at_us"]),
+        # Earlier versions gave an interrupted run the start of the next one as its end.
+        ended=None if row["outcome"] == "interrupted" else from_utc_microseconds(row["ended_at_us"]),
         outcome=row["outcome"],
         did=row["did"],
         before=json.loads(row["before"] or "{}"),
