@@ -13,7 +13,7 @@ from producers.errors import Busy, NotReady, UsageError
 from workers.backup.manifest import sync_path
 
 SUFFIX = ".partial"
-_ELSEWHERE = "a backup is written there first; move it away, or choose another place for the backup"
+_ELSEWHERE = "a backup is written there first: move it away, or choose another place for the backup"
 MARK = ".written-by-scope-recall-backup"
 """An empty file, there before all else and gone after it: only what lies beside it may be taken away."""
 
@@ -28,7 +28,7 @@ def partial_folder(target: Path) -> Iterator[Path]:
     _check(target)
     partial = target.with_name(target.name + SUFFIX)
     if os.path.lexists(partial) and (partial.is_symlink() or os.path.ismount(partial) or not partial.is_dir()):
-        raise UsageError(f"{partial} is not a plain folder: {_ELSEWHERE}")
+        raise UsageError(f"{partial} is a link, a mount point or a file; {_ELSEWHERE}")
     try:
         partial.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -74,7 +74,7 @@ def _claim(folder: Path) -> None:
     """Mark an empty folder as a backup's. Raises `UsageError` for what no backup has left."""
     if not os.path.lexists(folder / MARK):
         if any(folder.iterdir()):
-            raise UsageError(f"{folder} is not empty, and nothing shows that a backup has left it: {_ELSEWHERE}")
+            raise UsageError(f"{folder} is not empty, and nothing shows that a backup has left it; {_ELSEWHERE}")
         (folder / MARK).touch(mode=0o600)
         sync_path(folder)
 
