@@ -21,6 +21,7 @@ from producers.errors import RetryableError, StoreUnavailable, StreamUnavailable
 from producers.settings import Settings
 from producers.spool import erase_spooled, spooled_events
 from producers.spool_file import Record
+from workers import temporary
 from workers.maintenance import erasure_proof as proof
 from workers.maintenance import redis_erasure
 from workers.order import order_at
@@ -99,6 +100,7 @@ class Erasure:
             on_their_way = self._erase_on_their_way(forgets)
             self._erase_stored(forgets)
             self._with_redis("erasing in Redis' files", self._scrub_redis)
+            temporary.clear(self._settings)
             search = self._search(numbers) if verify else None
             lost = [one for one in forgets if one.turns and one.tombstone.id not in begun_here]
             if verify and lost:
