@@ -26,6 +26,7 @@ from workers.malloc import share_arenas
 from workers.queues import MAINTENANCE, connect, record_ttl, rq_queue
 from workers.runtime import Runtime, build_ingest, install
 from workers.supervision.tree_state import mark_ready
+from workers.temporary import keep_in_data_dir
 
 WORKER_TTL = 60
 """Seconds between two signs of life of an idle worker; a dead one of another host leaves `status` a minute later."""
@@ -90,6 +91,7 @@ class ResidentWorker(SimpleWorker):
 def run_worker(settings: Settings, name: str, *, maintenance: bool = False) -> None:
     """Work until SIGTERM or SIGINT, or until `worker_max_jobs` jobs are done and a fresh process is due."""
     share_arenas()
+    keep_in_data_dir(settings)
     client = connect(settings)
     unique_name = f"{name}-{socket.gethostname()}-{os.getpid()}"
     pipeline, upkeep = (None, None) if maintenance else build_ingest(settings, client)

@@ -57,10 +57,10 @@ def bury_all(catalog: Catalog, rules: Sequence[RetentionRule]) -> int:
     """All pieces, as the job takes them; returns how many turns went."""
     number, gone = None, 0
     for span in catalog.retention.spans():
-        while piece := catalog.retention.bury(rules, NOW, span, number, lambda *_: None):
-            number, gone = piece.number, gone + piece.turns
-            if piece.last:
-                break
+        for piece in catalog.retention.pieces(rules, NOW, span):
+            buried = catalog.retention.bury(rules, NOW, span, piece, number, lambda *_: None)
+            assert buried is not None
+            number, gone = buried.number, gone + buried.turns
     return gone
 
 
@@ -170,6 +170,19 @@ def test_many_turns_go_in_pieces_under_one_tombstone(catalog: Catalog, monkeypat
     assert catalog.retention.unfinished() == []
 
 
+def test_a_run_of_many_pieces_takes_what_its_dry_run_counts_where_sessions_mix_sources(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "PIECE", 7)
+    rules = [RetentionRule(source="hermes", max_age_days=10), RetentionRule(source="push", ended_days=30)]
+    old = [write(40, turn_index=n, session_id=f"s{n % 5}") for n in range(50)]
+    later = [write(12, turn_index=50 + n, session_id=f"s{n % 5}", source="hermes") for n in range(50)]
+    catalog.write([SPACE], old + later)
+    assert sum(one.turns for one in catalog.retention.due(rules, NOW)) == 50
+    assert bury_all(catalog, rules) == 50
+    assert catalog.stored_turns([one.event.key for one in old]).keys() == {one.event.key for one in old}
+
+
 def test_what_comes_late_is_stored_and_goes_again_with_the_next_run(catalog: Catalog) -> None:
     rules = [RetentionRule(max_age_days=3)]
     late = write(9, accepted_days_ago=8)
@@ -184,8 +197,9 @@ def test_a_session_that_has_gone_on_since_it_was_looked_at_has_not_ended(catalog
     rules = [RetentionRule(ended_days=3)]
     catalog.write([SPACE], [write(9, turn_index=n) for n in range(5)])
     (span,) = catalog.retention.spans()
+    (piece,) = catalog.retention.pieces(rules, NOW, span)
     catalog.write([SPACE], [write(0, turn_index=5, source="another source")])
-    assert catalog.retention.bury(rules, NOW, span, None, lambda *_: None) is None
+    assert catalog.retention.bury(rules, NOW, span, piece, None, lambda *_: None) is None
     assert catalog.counts().turns == 6
     assert catalog.tombstones.unfinished() == []
 

@@ -203,6 +203,7 @@ def test_which_of_many_equals_are_found_is_decided_by_their_ids(store: VectorSto
     rows = [row(number, "the same heron", vector=unit_vector(1)) for number in range(90)]
     for start in range(0, 90, 30):  # fragments of their own, the latest ids first
         store.upsert(SPACE, rows[60 - start : 90 - start])
+    store.build_index(SPACE, TERMS, "full-text")
     lowest = sorted(one.vector_id for one in rows)
     for limit in (1, 7, 20, 90):
         assert ids(store.dense(SPACE, unit_vector(1), Scope("t"), limit)) == lowest[:limit]

@@ -216,8 +216,12 @@ def test_while_redis_is_away_it_is_hidden_and_the_rest_is_finished_later(
     system.push(said(3, 1), said(4, 1))
     system.settle()
     away = live_settings.model_copy(update={"redis_url": "redis://127.0.0.1:1"})
-    monkeypatch.setattr(forgetting.redis_erasure, "PATIENCE", 0.0)
+    monkeypatch.setattr(forgetting.redis_erasure, "PATIENCE", 2.0)
+    waits: list[float] = []
+    monkeypatch.setattr("redis.retry.sleep", waits.append)
     report = forget(away, S3)
+    assert 2.0 < sum(waits) < 6.0, "Redis is waited for once"
+    assert len(report.problems) == 1
     assert not report.verified
     assert "no Redis at redis://127.0.0.1:1" in report.problems[0]
     assert "--resume" in report.problems[0]

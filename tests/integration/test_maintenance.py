@@ -190,6 +190,7 @@ def test_status_names_a_job_that_failed_and_one_that_did_not_run_for_two_periods
     assert all("it waits for forget, begun at" in line for line in told)
     assert len(told) == 2
     catalog.runs.end(number, "failed", error="the disk is full")
+    assert not any("forget has not run" in line for line in overview(catalog, shared_settings, since=None, now=late)[1])
     long = catalog.runs.begin("index", "manual")
     assert long is not None
     told = overview(catalog, shared_settings, since=None, now=late)[1]

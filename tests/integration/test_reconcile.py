@@ -100,6 +100,21 @@ def test_a_pending_turn_of_an_interrupted_write_is_completed(system: Stepped) ->
     assert system.counts() == (TURNS, 72, 72)
 
 
+def test_where_a_sample_has_a_wrong_vector_all_are_compared(system: Stepped, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "SAMPLE_PLACES", 1)
+    monkeypatch.setattr(job, "SAMPLE", 2)
+    monkeypatch.setattr(job, "BATCH", 10)
+    space = active(system.settings).space
+    wrong = [1.0] + [0.0] * (space.dimension - 1)
+    LanceConnection(system.settings.vectors_location).write(
+        space, lambda table: table.update(values={"vector": wrong}, where="vector_id != '0'")
+    )
+    assert run(system).after["differing"] >= 71  # one may be as it should be by chance
+    again = run(system)
+    assert (again.outcome, again.after["lowest_cosine"] >= 0.999) == ("nothing", True)
+    assert system.counts() == (TURNS, 72, 72)
+
+
 def test_a_vector_that_another_model_made_is_computed_again(system: Stepped, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "SAMPLE", 16 * 72)  # all of them, whatever places are chosen
     monkeypatch.setattr(job.random, "randrange", lambda _: 0)

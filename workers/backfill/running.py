@@ -16,7 +16,7 @@ LOCK = "backfill.lock"
 @contextmanager
 def alone(settings: Settings) -> Iterator[None]:
     """Held while an import runs, and let go by the kernel when it dies. Raises `NotReady` when another one runs."""
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = settings.data_dir / LOCK
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

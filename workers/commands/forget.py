@@ -13,6 +13,7 @@ from workers.maintenance.forget import count, resume
 from workers.maintenance.forget import forget as forget_selection
 from workers.queues import use_prefix
 from workers.stores.selection import Selection
+from workers.temporary import keep_in_data_dir
 
 
 @command(
@@ -48,6 +49,7 @@ def forget(
     it arrives; what is pushed later is a new turn. There is no way back. Exit 1 when it is not proven.
     """
     use_prefix(terminal.settings)
+    keep_in_data_dir(terminal.settings)
     narrowing = (session, agent, before)
     if resumes:
         if tenant is not None or any(narrowing):

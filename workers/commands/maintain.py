@@ -13,6 +13,7 @@ from workers.maintenance.run import JOBS, run_job
 from workers.schedule import maintenance_jobs, next_times
 from workers.stores.catalog import Catalog
 from workers.stores.maintenance_runs import MaintenanceRun
+from workers.temporary import keep_in_data_dir
 
 SHOWN_TIMES = 3
 
@@ -41,6 +42,7 @@ def list_(terminal: Terminal) -> int:
 @click.argument("name")
 def run(terminal: Terminal, name: str) -> int:
     """Run the job NAME in this process and show its figures. Refused while somebody else runs it."""
+    keep_in_data_dir(terminal.settings)
     with connect(terminal.settings) as client, terminal.err.status(f"running {name}"):
         report = run_job(name, terminal.settings, client)
     if terminal.json:

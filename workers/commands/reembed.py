@@ -23,6 +23,7 @@ from workers.spaces_overview import in_words, spaces_overview
 from workers.stores.catalog import Catalog
 from workers.stores.probes import Asked
 from workers.stores.spaces import Plan, StoredSpace
+from workers.temporary import keep_in_data_dir
 
 PATIENCE = 60.0
 """Seconds that the last step waits for the scheduled job to end."""
@@ -70,6 +71,7 @@ def reembed(
     if not building and (detach or rate is not None or probes is not None):
         raise UsageError("reembed: --detach, --rate and --probes go with --model")
     use_prefix(terminal.settings)
+    keep_in_data_dir(terminal.settings)
     with closing(Catalog.open(terminal.settings.catalog_location)) as catalog:
         if shows:
             return _show(terminal, catalog)

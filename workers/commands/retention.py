@@ -16,6 +16,7 @@ from workers.maintenance.run import run_job
 from workers.queues import use_prefix
 from workers.stores.catalog import Catalog
 from workers.stores.retention import Due
+from workers.temporary import keep_in_data_dir
 
 
 @command(
@@ -29,6 +30,7 @@ def retention(terminal: Terminal, dry_run: bool) -> int:
     Without rules nothing is ever removed. There is no way back: look with --dry-run first.
     """
     use_prefix(terminal.settings)
+    keep_in_data_dir(terminal.settings)
     rules = terminal.settings.retention
     if dry_run:
         return _show(terminal, _due(terminal))

@@ -21,6 +21,7 @@ from producers.errors import RetryableError, StoreUnavailable, StreamUnavailable
 from producers.settings import Settings
 from producers.spool import erase_spooled, spooled_events
 from producers.spool_file import Record
+from workers import temporary
 from workers.maintenance import erasure_proof as proof
 from workers.maintenance import redis_erasure
 from workers.order import order_at
@@ -75,6 +76,8 @@ class Erasure:
         self._on_step = on_step
         self._vectors = VectorStore(settings.vectors_location)
         self._problems: list[str] = []
+        self._away = ""
+        """Why Redis could not be asked, once it could not."""
 
     def finish(self, *, verify: bool) -> list[Report]:
         """Erase what every unfinished tombstone covers; one report each. Raises `StoreUnavailable`."""
@@ -99,6 +102,7 @@ class Erasure:
             on_their_way = self._erase_on_their_way(forgets)
             self._erase_stored(forgets)
             self._with_redis("erasing in Redis' files", self._scrub_redis)
+            temporary.clear(self._settings)
             search = self._search(numbers) if verify else None
             lost = [one for one in forgets if one.turns and one.tombstone.id not in begun_here]
             if verify and lost:
@@ -209,17 +213,24 @@ class Erasure:
         self._on_step(step)
         if redis_erasure.never_ran(self._settings):
             return
+        if self._redis_answers():
+            self._ask(action)
+        problem = f"{self._away}; then `scope-recall forget --resume`"
+        if self._away and problem not in self._problems:
+            self._problems.append(problem)
+
+    def _redis_answers(self) -> bool:
+        """Once it did not it is not asked again: each time would wait for it anew."""
+        if not self._away:
+            self._ask(self._client.ping)
+        return not self._away
+
+    def _ask(self, action: Callable[[], object]) -> None:
         try:
             with mapped_errors(self._settings):
                 action()
         except StreamUnavailable as error:
-            self._problems.append(f"{error}; then `scope-recall forget --resume`")
-
-    def _redis_answers(self) -> bool:
-        try:
-            return bool(self._client.ping())
-        except redis.RedisError:
-            return False
+            self._away = str(error)
 
 
 def _covers(forgets: Sequence[Forget], payload: bytes, accepted: str) -> bool:

@@ -87,11 +87,13 @@ def keep(settings: Settings, number: int, contents: Iterable[str]) -> None:
         kept = {piece.text: piece for piece in (*(load(settings, number) or ()), *pieces_of(contents))}
         text = json.dumps([[piece.text, piece.as_terms] for piece in kept.values()])
         folder.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(_path(settings, number), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        path = _path(settings, number)
+        descriptor = os.open(_unfinished(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "w") as file:  # noqa: PTH123
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        _unfinished(path).replace(path)  # a kill leaves the pieces as they were, or as they are now
     except OSError as error:
         raise StoreUnavailable(f"{folder}: {error.strerror}; free space there, or make it writable") from None
 
@@ -108,12 +110,17 @@ def discard(settings: Settings, numbers: Iterable[int]) -> None:
     """Overwrite and delete the files of these forgets."""
     for number in numbers:
         path = _path(settings, number)
-        if path.exists():
-            with path.open("r+b") as file:
-                file.write(bytes(path.stat().st_size))
-                file.flush()
-                os.fsync(file.fileno())
-            path.unlink()
+        for one in (path, _unfinished(path)):
+            if one.exists():
+                with one.open("r+b") as file:
+                    file.write(bytes(one.stat().st_size))
+                    file.flush()
+                    os.fsync(file.fileno())
+                one.unlink()
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_suffix(".new")
 
 
 def kept_numbers(settings: Settings) -> set[int]:

@@ -34,7 +34,8 @@ def overview(
                 f"again by itself, or with `scope-recall maintain run {job.name}`"
             )
         # A system that was off owes nothing for the time before its start.
-        starts = [moment for moment in (good.ended if good else None, since) if moment is not None]
+        ran = (last.ended or last.started) if last else None  # one that failed has run, and is told as failed
+        starts = [moment for moment in (ran, since) if moment is not None]
         if starts and overdue(job.cron, max(starts), now):
             degraded.append(_late(job, max(starts), catalog.runs.running()))
     return figures, degraded

@@ -71,7 +71,7 @@ DID = {
     "undoubled": "rows deleted that were there twice:",
     "described": "rows that recall can now filter by metadata:",
     "reindexed": "tables indexed anew:",
-    "differing": "sampled vectors that differed and were computed again:",
+    "differing": "vectors that differed from fresh ones and were computed again:",
     "marked": "turns marked as stored after an interruption:",
 }
 
@@ -235,7 +235,7 @@ class Repair:
         self._vectors.rebuild_indexes(space, fine=self._catalog.spaces.search(space).fine)
 
     def _sample(self, fresh: Recomputing) -> int:
-        """Compare a sample of stored vectors with fresh ones; returns how many differed and were written again."""
+        """Compare a sample of stored vectors with fresh ones, and all if one is wrong; returns how many differed."""
         ids: dict[str, str] = {}
         for _ in range(SAMPLE_PLACES):
             low = f"{random.randrange(KEY_SPACE):08x}"
@@ -247,7 +247,17 @@ class Repair:
             self.sampled |= {"sampled": 0}
             return 0
         self.sampled |= {"sampled": compared.vectors, "lowest_cosine": round(compared.lowest, 4)}
-        return compared.differing
+        return compared.differing + (self._compare_all(fresh) if compared.differing else 0)
+
+    def _compare_all(self, fresh: Recomputing) -> int:
+        """Where a sample has a wrong vector there are others: each is compared. Takes as long as embedding anew."""
+        differing, last = 0, ""
+        while ids := self._catalog.chunk_rows.from_key(fresh.stored.space, last, BATCH):
+            self._go_on()
+            differing += fresh.compare(list(ids)).differing
+            last = max(ids) + "0"  # the next possible one
+            log.info("comparing_vectors", space=fresh.stored.space.id, upto=last[:8], differing=differing)
+        return differing
 
     def _go_on(self) -> None:
         """Raises `NotReady` when another run may have begun."""

@@ -15,7 +15,7 @@ from producers.keys import GROUP, Keys
 from producers.settings import LANES, Settings
 from workers.ledger import RANGE_PAGE, Entry, entry
 from workers.order import MAX_SEQUENCE, entry_order, order_at
-from workers.supervision.redis_server import answers, embedded_redis, redis_dir
+from workers.supervision.redis_server import answers, embedded_redis, half_written, redis_dir
 from workers.supervision.tree_state import read_state
 
 POLL = 0.05
@@ -125,6 +125,7 @@ def scrub(client: redis.Redis, settings: Settings) -> list[str]:
                 step()
         except redis.ResponseError as error:
             problems.append(f"Redis refuses {name} ({said(error)}): what it has on its disk or in its logs may stay")
+    _delete_half_written(server, settings)
     keys = Keys(settings.key_prefix)
     if keeps_neighbours and any(server.xlen(stream) for stream in (*map(keys.stream, LANES), keys.dead)):
         problems.append(
@@ -132,6 +133,16 @@ def scrub(client: redis.Redis, settings: Settings) -> list[str]:
             "until their neighbours are stored: let the streams and dead letters become empty, or turn these off"
         )
     return problems
+
+
+def _delete_half_written(server: Any, settings: Settings) -> None:
+    """What a Redis that was killed in a rewrite has left; where one goes on it began after the erasure, and ends."""
+    if settings.redis_url is None:
+        left = half_written(settings)
+        info = server.info("persistence")
+        if not info["aof_rewrite_in_progress"] and not info["rdb_bgsave_in_progress"]:
+            for path in left:
+                path.unlink(missing_ok=True)
 
 
 def _writes_commands(server: Any) -> bool:

@@ -168,14 +168,16 @@ class Reembedding:
             if refused and lacking <= refused.refused:
                 return Outcome(None, problem=_refused(refused, fresh.space))
             return Outcome(None)  # there is more to bring in
+        # First, since both are asked hundreds of times: no other job keeps them in order while this one runs.
+        with self._catalog.locks.maintaining():
+            for stored in filter(None, (self._catalog.spaces.active(), fresh)):
+                keep_indexes_of(stored, self._vectors, self._catalog, self._settings)
         figures: dict[str, Any] = {}
         if not fresh.plan.switch_anyway:
             figures = self.compare(fresh)
             if figures["recall"] < figures["recall_before"] - self._settings.reembed_tolerance:
                 self._catalog.spaces.note(fresh.space, verdict=figures)
                 return Outcome(None, after=figures, problem=worse(figures, fresh.space))
-        with self._catalog.locks.maintaining():
-            keep_indexes_of(fresh, self._vectors, self._catalog, self._settings)
         if not self._holds() or self._lacking(fresh.space) > allowed:
             return Outcome(None, after=figures)
         try:

@@ -52,16 +52,14 @@ def _bury(context: JobContext, rules: Sequence[RetentionRule], now: datetime, du
     evidence = _Evidence(context.settings, due)
     number: int | None = None
     turns = chunks = 0
-    for span in context.catalog.retention.spans() if due else ():
-        while True:
+    kept = context.catalog.retention
+    for span in kept.spans() if due else ():
+        for piece in kept.pieces(rules, now, span):
             if not context.lease.held:
                 return turns, chunks, False
-            piece = context.catalog.retention.bury(rules, now, span, number, evidence.keep)
-            if piece is None:
-                break
-            number, turns, chunks = piece.number, turns + piece.turns, chunks + piece.chunks
-            if piece.last:
-                break
+            gone = kept.bury(rules, now, span, piece, number, evidence.keep)
+            if gone is not None:
+                number, turns, chunks = gone.number, turns + gone.turns, chunks + gone.chunks
     return turns, chunks, True
 
 

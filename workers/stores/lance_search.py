@@ -41,7 +41,11 @@ def steady(fetch: Callable[[int], list[Candidate]], limit: int) -> list[Candidat
     while True:
         found = sorted(fetch(asked), key=lambda one: (-one.score, one.vector_id))
         last = min(limit, len(found))
-        if len(found) < asked or found[last - 1].score > found[-1].score or asked >= max(MOST_EQUAL * limit, LEAST_SEEN):
+        if (
+            len(found) < asked
+            or found[last - 1].score > found[-1].score
+            or asked >= max(MOST_EQUAL * limit, LEAST_SEEN)
+        ):
             return found[:limit]
         asked *= WIDER
 

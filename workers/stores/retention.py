@@ -66,12 +66,6 @@ class Buried:
     turns: int
     chunks: int
 
-    @property
-    def last(self) -> bool:
-        """Whether that was all. Who asks again judges the sessions anew, without what has gone: one of several sources
-        may then seem to have ended earlier, and a run would take more than its dry run counts."""
-        return self.turns < PIECE
-
 
 class Retention:
     """Retention over one catalog; each call is one transaction."""
@@ -103,28 +97,37 @@ class Retention:
             yield after, last
             after = last
 
+    def pieces(self, rules: Sequence[RetentionRule], now: datetime, span: Span) -> Iterator[list[str]]:
+        """The keys of what is due in these sessions, judged once, up to `PIECE` at a time.
+
+        A session that is judged anew without what has gone may seem to have ended earlier, since one source of it is
+        kept for longer than another; a run would take more than its dry run counts.
+        """
+        if not rules:
+            return
+        with reading(self._engine) as connection:
+            keys = list(connection.execute(sa.select(_due(rules, now, span).c.turn_key)).scalars())
+        for start in range(0, len(keys), PIECE):
+            yield keys[start : start + PIECE]
+
     def bury(
         self,
         rules: Sequence[RetentionRule],
         now: datetime,
         span: Span,
+        piece: Sequence[str],
         number: int | None,
         keep: Callable[[int, int, Iterator[str]], None],
     ) -> Buried | None:
-        """Hide up to `PIECE` turns of these sessions for good; None when none of them is due (any more).
+        """Hide those turns of a piece of these sessions for good that are still due; None when none is.
 
         They are judged inside the transaction, so a session that has just gone on is not one that has ended. `number`
         is the tombstone that they are added to; None makes one. `keep` gets its number, how many turns go, and their
         contents, longest first, while they are there. Raises `StoreUnavailable`.
         """
-        if not rules:
-            return None
-        query = sa.select(_due(rules, now, span).c.turn_key).limit(PIECE)
-        with reading(self._engine) as connection:  # most sessions have nothing due, and need no writer's place
-            if connection.execute(query.limit(1)).first() is None:
-                return None
         with write_transaction(self._engine) as connection:
-            keys = list(connection.execute(query).scalars())
+            due = set(connection.execute(sa.select(_due(rules, now, span).c.turn_key)).scalars())
+            keys = [key for key in piece if key in due]
             if not keys:
                 return None
             if number is None:
