@@ -74,6 +74,17 @@ def _truncate(name: str, table: Path) -> None:
             file.truncate(path.stat().st_size // 2)
 
 
+def _newest(table: Path) -> Path:
+    """The newest version: they are numbered downwards."""
+    return min((table / "_versions").glob("*.manifest"))
+
+
+def _panics(path: Path) -> None:
+    """Overwrite the second half of the file."""
+    half = path.stat().st_size // 2
+    path.write_bytes(path.read_bytes()[:half] + b"\xff" * half)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -83,8 +94,17 @@ def _truncate(name: str, table: Path) -> None:
         lambda table: _truncate("data", table),
         lambda table: _truncate("_versions", table),
         lambda table: [shutil.rmtree(table), table.mkdir()],
+        lambda table: _newest(table).write_bytes(b""),
+        lambda table: _newest(table).write_bytes(_newest(table).read_bytes()[:-1]),
+        lambda table: _newest(table).write_bytes(_newest(table).read_bytes()[:9]),
+        lambda table: _panics(_newest(table)),
+        lambda table: _newest(table).write_bytes(bytes(_newest(table).stat().st_size)),
     ],
-    ids=["no data", "no versions", "a file less", "cut data", "cut versions", "empty"],
+    ids=[
+        *("no data", "no versions", "a file less", "cut data", "cut versions", "empty"),
+        *("no newest version", "newest version a byte less", "nine bytes of the newest version"),
+        *("newest version makes LanceDB panic", "newest version is zeros"),
+    ],
 )
 def test_a_damaged_table_is_told_and_built_again(system: Stepped, damage: Callable[[Path], object]) -> None:
     damage(table_of(system.settings))
@@ -111,6 +131,21 @@ def test_lost_indexes_are_built_again_and_no_vector_is_computed(
     report = run(system)
     assert (report.after["embedded"], report.after["discarded"], report.after["reindexed"]) == (0, 0, 1)
     assert system.counts() == (TURNS, 72, 72)
+    assert (ask(system.settings).hits[0].turn_index, ask(system.settings).degraded) == (7, [])
+
+
+def test_a_full_text_index_that_is_cut_off_is_built_again_and_no_vector_is_computed(
+    system: Stepped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "SAMPLE_PLACES", 0)
+    monkeypatch.setattr(job, "SAMPLE", 0)
+    largest = max((table_of(system.settings) / "_indices").rglob("*.lance"), key=lambda path: path.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[:-1])
+    answer = ask(system.settings)
+    assert (answer.hits[0].turn_index, len(answer.degraded)) == (7, 1)
+    assert "`scope-recall maintain run reconcile`" in answer.degraded[0]
+    report = run(system)
+    assert (report.after["embedded"], report.after["discarded"], report.after["reindexed"]) == (0, 0, 1)
     assert (ask(system.settings).hits[0].turn_index, ask(system.settings).degraded) == (7, [])
 
 
