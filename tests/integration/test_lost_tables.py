@@ -122,6 +122,22 @@ def test_a_damaged_table_is_told_and_built_again(system: Stepped, damage: Callab
     assert system.counts() == (TURNS + 1, 73, 73)
 
 
+@pytest.mark.parametrize("broken", ["vectors_of", "count", "without_facts"])
+def test_a_file_that_only_a_later_look_needs_takes_no_answer_away(
+    system: Stepped, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise StoreDamaged("the table is damaged")
+
+    system.store(
+        *(turn(f"the heron{n}basalt flew", n, tenant="acme", metadata={"bird": "heron"}) for n in range(90, 92))
+    )
+    monkeypatch.setattr(VectorStore, broken, fail)
+    answer = Recaller.open(system.settings).recall(Question("heron90basalt", Scope("acme", where=(("bird", "heron"),))))
+    assert answer.hits[0].turn_index == 90
+    assert any("the table is damaged" in line for line in answer.degraded)
+
+
 def test_lost_indexes_are_built_again_and_no_vector_is_computed(
     system: Stepped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
