@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -120,6 +121,19 @@ def test_a_damaged_table_is_told_and_built_again(system: Stepped, damage: Callab
     system.push(said(TURNS + 1))
     system.settle()
     assert system.counts() == (TURNS + 1, 73, 73)
+
+
+def test_without_its_largest_data_file_recall_and_status_say_what_is_damaged_and_what_mends_it(system: Stepped) -> None:
+    assert not any("damaged" in line for line in gather_status(system.settings)["degraded"])
+    max((table_of(system.settings) / "data").iterdir(), key=lambda path: path.stat().st_size).unlink()
+    said = r"vector store .*, table .* is damaged: .*; `scope-recall maintain run reconcile` builds it anew"
+    with pytest.raises(StoreDamaged, match=said):
+        ask(system.settings)
+    status = gather_status(system.settings)
+    assert any(re.search(said, line) for line in status["degraded"])
+    assert status["maintenance"]["reconcile"], "what the catalog says is told all the same"
+    run(system)
+    assert not any("damaged" in line for line in gather_status(system.settings)["degraded"])
 
 
 @pytest.mark.parametrize("broken", ["vectors_of", "count", "without_facts"])
