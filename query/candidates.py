@@ -103,10 +103,17 @@ class CandidateSearch:
         else:
             self._look_around(pool, scope, {one.vector_id for found in near + sharing for one in found[:wide]})
         self._keep_hydrated(pool, dense, None if late else vector)
-        missing = self._completeness.problem(suspicious=not ids)
-        unfiltered = self._completeness.filter_problem(scope)
-        pool.degraded += [problem for problem in (missing, unfiltered) if problem]
+        self._tell_what_is_missing(pool, scope, suspicious=not ids)
         return pool
+
+    def _tell_what_is_missing(self, pool: Pool, scope: Scope, *, suspicious: bool) -> None:
+        try:
+            missing = self._completeness.problem(suspicious=suspicious)
+            unfiltered = self._completeness.filter_problem(scope)
+        except ScopeRecallError as error:  # what was found stands
+            pool.degraded.append(f"completeness: {error}; what was found is ranked")
+            return
+        pool.degraded += [problem for problem in (missing, unfiltered) if problem]
 
     def _look_around(self, pool: Pool, scope: Scope, leading: Collection[str]) -> None:
         """Fetch the turns that candidates lean on; those beside the leading ones become candidates as well."""
@@ -134,7 +141,12 @@ class CandidateSearch:
         if vector is None:  # no time: of the others nothing is known, which counts as the lowest
             return
         missing = [key for key in pool.chunks if key not in pool.dense]
-        for key, stored in self._vectors.vectors_of(self._space, missing).items():
+        try:
+            vectors = self._vectors.vectors_of(self._space, missing)
+        except ScopeRecallError as error:  # a search reads only some files, and another one may be broken
+            pool.degraded.append(f"dense: {error}; what only other searches found counts as the least similar")
+            return
+        for key, stored in vectors.items():
             pool.dense[key] = float(stored @ vector)
 
     def _question_vector(self, text: str, in_context: InContext | None, pool: Pool) -> np.ndarray | None:

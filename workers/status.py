@@ -29,6 +29,7 @@ from workers.maintenance.overview import overview
 from workers.queues import MAINTENANCE, rq_queue
 from workers.spaces_overview import spaces_overview
 from workers.stores.catalog import Catalog, CatalogCounts
+from workers.stores.space import Space
 from workers.stores.spaces import StoredSpace
 from workers.stores.vectors import VectorStatistics, VectorStore
 from workers.supervision.process import last_error
@@ -195,14 +196,25 @@ def _gather_catalog(catalog: Catalog, settings: Settings, status: dict[str, Any]
     advice = language_advice(catalog, active)
     if advice:
         status["advice"].append(advice)
-    vectors = VectorStore(settings.vectors_location)
-    status["vectors"] = asdict(vectors.statistics(active.space))
-    missing = Completeness(catalog, vectors, active.space).problem()
-    status["degraded"] += [missing] if missing else []
+    try:
+        _gather_vectors(catalog, active.space, settings, status)
+    except ScopeRecallError as error:  # the catalog says the rest all the same
+        status["degraded"].append(str(error))
     tree = status["processes"]
     since = datetime.fromisoformat(tree["started_at"]) if tree else None
     status["maintenance"], late = overview(catalog, settings, since=since, now=datetime.now(UTC))
     status["degraded"] += late
+
+
+def _gather_vectors(catalog: Catalog, space: Space, settings: Settings, status: dict[str, Any]) -> None:
+    vectors = VectorStore(settings.vectors_location)
+    status["vectors"] = asdict(vectors.statistics(space))
+    completeness = Completeness(catalog, vectors, space)
+    missing = completeness.close_look()
+    status["degraded"] += [missing] if missing else []
+    # While a forget goes on, the rows of what it hides are still to be erased.
+    surplus = None if catalog.tombstones.unfinished() else completeness.surplus()
+    status["advice"] += [surplus] if surplus else []
 
 
 def language_advice(catalog: Catalog, active: StoredSpace) -> str | None:

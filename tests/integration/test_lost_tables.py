@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -97,6 +98,17 @@ def _truncate(name: str, table: Path) -> None:
             file.truncate(path.stat().st_size // 2)
 
 
+def _newest(table: Path) -> Path:
+    """The newest version: they are numbered downwards."""
+    return min((table / "_versions").glob("*.manifest"))
+
+
+def _panics(path: Path) -> None:
+    """Overwrite the second half of the file."""
+    half = path.stat().st_size // 2
+    path.write_bytes(path.read_bytes()[:half] + b"\xff" * half)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -106,8 +118,17 @@ def _truncate(name: str, table: Path) -> None:
         lambda table: _truncate("data", table),
         lambda table: _truncate("_versions", table),
         lambda table: [shutil.rmtree(table), table.mkdir()],
+        lambda table: _newest(table).write_bytes(b""),
+        lambda table: _newest(table).write_bytes(_newest(table).read_bytes()[:-1]),
+        lambda table: _newest(table).write_bytes(_newest(table).read_bytes()[:9]),
+        lambda table: _panics(_newest(table)),
+        lambda table: _newest(table).write_bytes(bytes(_newest(table).stat().st_size)),
     ],
-    ids=["no data", "no versions", "a file less", "cut data", "cut versions", "empty"],
+    ids=[
+        *("no data", "no versions", "a file less", "cut data", "cut versions", "empty"),
+        *("no newest version", "newest version a byte less", "nine bytes of the newest version"),
+        *("newest version makes LanceDB panic", "newest version is zeros"),
+    ],
 )
 def test_a_damaged_table_is_told_and_built_again(system: Stepped, damage: Callable[[Path], object]) -> None:
     damage(table_of(system.settings))
@@ -125,6 +146,35 @@ def test_a_damaged_table_is_told_and_built_again(system: Stepped, damage: Callab
     assert system.counts() == (TURNS + 1, 73, 73)
 
 
+def test_without_its_largest_data_file_recall_and_status_say_what_is_damaged_and_what_mends_it(system: Stepped) -> None:
+    assert not any("damaged" in line for line in gather_status(system.settings)["degraded"])
+    max((table_of(system.settings) / "data").iterdir(), key=lambda path: path.stat().st_size).unlink()
+    said = r"vector store .*, table .* is damaged: .*; `scope-recall maintain run reconcile` builds it anew"
+    with pytest.raises(StoreDamaged, match=said):
+        ask(system.settings)
+    status = gather_status(system.settings)
+    assert any(re.search(said, line) for line in status["degraded"])
+    assert status["maintenance"]["reconcile"], "what the catalog says is told all the same"
+    run(system)
+    assert not any("damaged" in line for line in gather_status(system.settings)["degraded"])
+
+
+@pytest.mark.parametrize("broken", ["vectors_of", "count", "without_facts"])
+def test_a_file_that_only_a_later_look_needs_takes_no_answer_away(
+    system: Stepped, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise StoreDamaged("the table is damaged")
+
+    system.store(
+        *(turn(f"the heron{n}basalt flew", n, tenant="acme", metadata={"bird": "heron"}) for n in range(90, 92))
+    )
+    monkeypatch.setattr(VectorStore, broken, fail)
+    answer = Recaller.open(system.settings).recall(Question("heron90basalt", Scope("acme", where=(("bird", "heron"),))))
+    assert answer.hits[0].turn_index == 90
+    assert any("the table is damaged" in line for line in answer.degraded)
+
+
 def test_lost_indexes_are_built_again_and_no_vector_is_computed(
     system: Stepped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +184,21 @@ def test_lost_indexes_are_built_again_and_no_vector_is_computed(
     report = run(system)
     assert (report.after["embedded"], report.after["discarded"], report.after["reindexed"]) == (0, 0, 1)
     assert system.counts() == (TURNS, 72, 72)
+    assert (ask(system.settings).hits[0].turn_index, ask(system.settings).degraded) == (7, [])
+
+
+def test_a_full_text_index_that_is_cut_off_is_built_again_and_no_vector_is_computed(
+    system: Stepped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "SAMPLE_PLACES", 0)
+    monkeypatch.setattr(job, "SAMPLE", 0)
+    largest = max((table_of(system.settings) / "_indices").rglob("*.lance"), key=lambda path: path.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[:-1])
+    answer = ask(system.settings)
+    assert (answer.hits[0].turn_index, len(answer.degraded)) == (7, 1)
+    assert "`scope-recall maintain run reconcile`" in answer.degraded[0]
+    report = run(system)
+    assert (report.after["embedded"], report.after["discarded"], report.after["reindexed"]) == (0, 0, 1)
     assert (ask(system.settings).hits[0].turn_index, ask(system.settings).degraded) == (7, [])
 
 

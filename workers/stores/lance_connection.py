@@ -9,7 +9,8 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -21,15 +22,20 @@ from workers.stores.space import Space
 T = TypeVar("T")
 
 FOREIGN = (RuntimeError, ValueError, OSError)
-"""What LanceDB raises."""
+"""What LanceDB raises, once `panics_as_errors` has seen to the rest."""
 WRITE_ATTEMPTS = 8
 """With the pauses below about ten seconds: a compaction of a large table commits in less."""
 WRITE_HINT = (
     "accepted turns are safe and are stored by themselves once it can be written: free space there, or make it writable"
 )
 DAMAGE_HINT = "`scope-recall maintain run reconcile` builds it anew from the catalog"
-_DAMAGE = ("not found", "whole buffer", "failed to decode", "panicked", "corrupt", "magic")
-"""What LanceDB says of a file that is missing, cut off or overwritten."""
+_MISSING = ("not found",)
+_CUT_OFF = ("whole buffer", "invalid range", "sufficient data", "too small", "unexpected eof")
+_OVERWRITTEN = ("failed to decode", "panicked", "corrupt", "magic", "trailing bytes", "empty buffers")
+_ZEROED = ("does not exist in", "no field named", "legacy dataset")
+"""Of a manifest of zeros, which reads as one without a column."""
+_DAMAGE = _MISSING + _CUT_OFF + _OVERWRITTEN + _ZEROED
+"""What LanceDB says of a broken file, as seen when each kind of file was cut and overwritten in many places."""
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 4.0
 
@@ -82,8 +88,9 @@ class LanceConnection:
         while True:
             attempt += 1
             try:
-                table = self._create(space) if create else self._open(space)
-                return None if table is None else operation(table)
+                with panics_as_errors():
+                    table = self._create(space) if create else self._open(space)
+                    return None if table is None else operation(table)
             except FOREIGN as error:
                 self._forget(space)
                 if is_damage(error) and attempt == 1:
@@ -103,8 +110,9 @@ class LanceConnection:
             raise self._unavailable("writing", space, error) from error
 
     def _apply(self, space: Space, operation: Callable[[Any], T], nothing: T) -> T:
-        table = self._open(space)
-        return nothing if table is None else operation(table)
+        with panics_as_errors():
+            table = self._open(space)
+            return nothing if table is None else operation(table)
 
     def _open(self, space: Space) -> Any | None:
         """The table, or None; creates nothing, not even the folder that `lancedb.connect` would make."""
@@ -151,10 +159,21 @@ class LanceConnection:
         hint = WRITE_HINT if doing == "writing" else "try again"
         if is_conflict(error):
             hint = f"{WRITE_ATTEMPTS} attempts met another writer; lower the number of workers, or try again"
-        kind = StoreUnavailable
+        table = f"vector store {self.location}, table {space.id}"
         if is_damage(error):
-            kind, hint = StoreDamaged, DAMAGE_HINT
-        return kind(f"vector store {self.location}, table {space.id}: {doing} failed: {reason}; {hint}")
+            return StoreDamaged(f"{table} is damaged: {doing} failed: {reason}; {DAMAGE_HINT}")
+        return StoreUnavailable(f"{table}: {doing} failed: {reason}; {hint}")
+
+
+@contextmanager
+def panics_as_errors() -> Iterator[None]:
+    """A panic in LanceDB is of a type that no module exports; as a `RuntimeError` it is caught with the rest."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ != "RustPanic":
+            raise
+        raise RuntimeError(str(error)) from error
 
 
 def is_damage(error: BaseException) -> bool:
