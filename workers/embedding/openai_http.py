@@ -41,11 +41,19 @@ _CODE_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 class _Failed(Exception):
     """This request failed; a smaller one may not."""
 
-    def __init__(self, error: PoisonError | EmbedderUnavailable, *, too_much: bool = False) -> None:
+    def __init__(
+        self,
+        error: PoisonError | EmbedderUnavailable,
+        *,
+        too_much: bool = False,
+        if_all: ModelError | EmbedderUnavailable | None = None,
+    ) -> None:
         super().__init__()
         self.error = error
         """What it means when one text alone fails so, and others do not."""
         self.too_much = too_much
+        self.if_all = if_all or EmbedderUnavailable(f"{error}; it fails on every text: see its log")
+        """What it means when another text fails as well."""
 
 
 class OpenAIEmbedder:
@@ -125,6 +133,8 @@ class OpenAIEmbedder:
             return self._request(texts), {}
         except _Failed as failed:
             too_much = failed.too_much
+            if len(texts) > 1 and isinstance(failed.if_all, ModelError):
+                self._check_another(failed.if_all)  # another model is told at once, not text by text
         if len(texts) == 1:
             return self._embed_again(texts)
         half = (len(texts) + 1) // 2
@@ -136,18 +146,19 @@ class OpenAIEmbedder:
         return np.concatenate([first, second]), errors | {half + at: error for at, error in more.items()}
 
     def _embed_again(self, texts: list[str]) -> tuple[Vectors, dict[int, ScopeRecallError]]:
-        """The text that failed alone, blamed for it when it fails before and after another one does not.
-
-        Raises `EmbedderUnavailable` when that one fails as well: no text is to blame.
-        """
-        try:
-            self._request([PROBE], quote=True)
-        except _Failed as failed:
-            raise EmbedderUnavailable(f"{failed.error}; it fails on every text: see its log") from None
+        """The text that failed alone, blamed for it when it fails before and after another one does not."""
+        self._check_another()
         try:
             return self._request(texts), {}  # what failed may have come back since
         except _Failed as failed:
             return np.full((1, self.dimension), np.nan, np.float32), {0: failed.error}
+
+    def _check_another(self, if_not: ModelError | None = None) -> None:
+        """Raise unless another text is embedded: then no text is to blame, and `if_not` says what is."""
+        try:
+            self._request([PROBE], quote=True)
+        except _Failed as failed:
+            raise if_not or failed.if_all from None
 
     @property
     def _where(self) -> str:
@@ -208,9 +219,10 @@ class OpenAIEmbedder:
                 EmbedderUnavailable(f"{self._where} vectors for {_sized(texts)} are missing, uneven or not numbers")
             ) from None
         if self.dimension and dimension != self.dimension:
-            raise ModelError(
-                f"{self._where} vectors of dimension {dimension} where {self.dimension} was due; another model answers "
-                "under this name"
+            wrong = f"of dimension {dimension} where {self.dimension} was due"
+            raise _Failed(
+                PoisonError(f"{self._where} a vector {wrong} for {_sized(texts)}, while others get the right ones"),
+                if_all=ModelError(f"{self._where} vectors {wrong}; another model answers under this name"),
             )
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not (np.isfinite(norms) & (norms > MIN_NORM)).all():
