@@ -9,6 +9,7 @@ in a message what they were sent.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -27,6 +28,7 @@ FIRST_BATCH = 64
 """Texts in the first request; halved when the service refuses, and kept there."""
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
+"""For a whole answer, and for a silence in it."""
 TOO_MUCH = frozenset({400, 413, 422})
 """Answers to a batch that is too large, or to a text that cannot be embedded; halving tells which."""
 FAILED = frozenset({424, 500})
@@ -173,7 +175,7 @@ class OpenAIEmbedder:
 
         body = {"model": self._model, "input": texts, "encoding_format": "float"}
         try:
-            answer = self._client.post(self._url, json=body)
+            answer = self._post(body)
         except httpx.InvalidURL as error:
             raise ModelError(f"{self._where} not a usable URL: {error}") from None
         except httpx.RequestError as error:
@@ -190,6 +192,22 @@ class OpenAIEmbedder:
         except (ValueError, RecursionError):
             raise _Failed(EmbedderUnavailable(f"{self._where} the answer is not JSON")) from None
         return self._parse(parsed, texts)
+
+    def _post(self, body: dict[str, Any]) -> Any:
+        """The service's answer. Raises httpx' time-out when it is not complete after ANSWER_SECONDS.
+
+        httpx itself bounds only the time between two pieces, so that one that trickles would be read for ever.
+        """
+        import httpx
+
+        deadline = time.monotonic() + ANSWER_SECONDS
+        raw = b""
+        with self._client.stream("POST", self._url, json=body) as answer:
+            for piece in answer.iter_raw():
+                raw += piece
+                if time.monotonic() > deadline:
+                    raise httpx.ReadTimeout("", request=answer.request)
+        return httpx.Response(answer.status_code, headers=answer.headers, content=raw)
 
     def _refuse(self, answer: Any, reason: str, texts: list[str]) -> NoReturn:
         """Raise what a status other than 200 means."""
