@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +28,8 @@ class Service(ThreadingHTTPServer):
         self.authorization: str | None = None
         self.cut_answers = False
         """Close each connection in the middle of the answer."""
+        self.seconds_a_byte = 0.0
+        """Send answers byte by byte, this far apart."""
 
     @property
     def url(self) -> str:
@@ -48,7 +51,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("content-length", str(len(payload)))
         self.end_headers()
-        self.wfile.write(payload[: len(payload) // 2] if self.server.cut_answers else payload)
+        self._send(payload[: len(payload) // 2] if self.server.cut_answers else payload)
+
+    def _send(self, payload: bytes) -> None:
+        while payload and self.server.seconds_a_byte:
+            self.wfile.write(payload[:1])
+            payload = payload[1:]
+            time.sleep(self.server.seconds_a_byte)
+        self.wfile.write(payload)
 
     def handle(self) -> None:
         """A client that has given up is no news."""

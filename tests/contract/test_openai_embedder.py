@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 
@@ -33,6 +36,7 @@ def service(module_service: Service) -> Iterator[Service]:
     yield module_service
     module_service.behave = lambda texts: None
     module_service.cut_answers = False
+    module_service.seconds_a_byte = 0.0
 
 
 @pytest.fixture
@@ -166,8 +170,6 @@ def test_a_service_that_is_away_is_unavailable_at_load_and_later(service, openai
     "value", [[float("nan")] * 64, [0.0] * 64, [1.0], None], ids=["nan", "zero", "short", "no vector"]
 )
 def test_one_bad_vector_is_never_returned_and_the_others_are(openai, service, value):
-    """A short one stands for another model, and is none of the text's doing."""
-
     def behave(texts: list[str]) -> Answer | None:
         answer = answer_for(texts)
         for item in answer["data"]:
@@ -177,14 +179,15 @@ def test_one_bad_vector_is_never_returned_and_the_others_are(openai, service, va
 
     service.behave = behave
     texts = [f"text {number}" for number in range(40)]
-    with pytest.raises((PartlyEmbedded, ModelError)) as caught:
+    with pytest.raises(PartlyEmbedded) as caught:
         openai.embed_passages([*texts, "bad"])
-    if value == [1.0]:
-        assert caught.type is ModelError
-        return
     assert list(caught.value.errors) == [40]
     assert caught.value.errors[40].__class__ is (EmbedderUnavailable if value is None else PoisonError)
     np.testing.assert_allclose(caught.value.vectors[:40], HashingEmbedder().embed_passages(texts), atol=1e-6)
+    if value == [1.0]:
+        assert "of dimension 1 where 64 was due for a text of 3 characters" in str(caught.value.errors[40])
+        with pytest.raises(PoisonError, match="of dimension 1 where 64 was due"):
+            openai.embed_query("bad")
 
 
 def test_a_service_that_skips_a_text_or_counts_wrong_gets_them_one_by_one(openai, service):
@@ -227,6 +230,36 @@ def test_a_service_too_slow_for_a_batch_gets_a_smaller_one_and_later_more_again(
     slow.embed_passages(texts)
     assert service.sizes[:3] == [16, 17, 18]
     slow.close()
+
+
+@pytest.mark.parametrize("code", [200, 503])
+def test_an_answer_that_trickles_is_given_up_like_one_that_never_comes(service, monkeypatch, code):
+    monkeypatch.setattr(openai_http, "ANSWER_SECONDS", 0.5)
+    slow = OpenAIEmbedder("tiny", Settings(embedder_url=service.url))
+    service.behave = lambda texts: (code, answer_for(texts), {})
+    service.seconds_a_byte = 0.02  # never silent for long; some 30 s for all of a vector
+    started = time.monotonic()
+    with pytest.raises(EmbedderUnavailable, match=r"ReadTimeout$"):
+        slow.embed_passages(["one", "two"])
+    assert time.monotonic() - started < 5
+    service.seconds_a_byte = 0.0
+    service.behave = lambda texts: None
+    service.sizes.clear()
+    slow.embed_passages(["one", "two"])
+    assert service.sizes == [1, 1], "in smaller parts, as after any other time-out"
+    slow.close()
+
+
+def test_a_compressed_answer_is_read(openai, service):
+    service.behave = lambda texts: (
+        200,
+        gzip.compress(json.dumps(answer_for(texts)).encode()),
+        {"content-encoding": "gzip"},
+    )
+    np.testing.assert_allclose(openai.embed_query("one"), HashingEmbedder().embed_passages(["one"]), atol=1e-6)
+    service.behave = lambda texts: (200, b"no gzip", {"content-encoding": "gzip"})
+    with pytest.raises(EmbedderUnavailable, match=r"DecodingError$"):
+        openai.embed_query("one")
 
 
 ECHOED = "the launch code is Xk7-Tango"

@@ -45,11 +45,12 @@ def make(shared_settings: Settings, service: Service, monkeypatch: pytest.Monkey
     return build
 
 
-def nan_for(texts: list[str], bad: str) -> Answer:
+def vector_for(texts: list[str], bad: str, vector: list[float]) -> Answer:
+    """`vector` for the text that holds `bad`, and the right one for all others."""
     answer = answer_for(texts)
     for item in answer["data"]:
         if bad in texts[item["index"]]:
-            item["embedding"] = [float("nan")] * 64
+            item["embedding"] = vector
     return 200, answer, {}
 
 
@@ -174,9 +175,16 @@ def test_a_quota_smaller_than_a_batch_is_waited_for_and_no_text_is_embedded_twic
             lambda texts: (400, {"error": {"message": BAD, "type": "too_long"}}, {}) if BAD in texts else None,
             r"PoisonError: embedding service .* refuses a text of 25 characters: HTTP 400 \(too_long\)",
         ),
-        (lambda texts: nan_for(texts, BAD), "PoisonError: .* a zero or non-finite vector for a text of 25 characters"),
+        (
+            lambda texts: vector_for(texts, BAD, [float("nan")] * 64),
+            "PoisonError: .* a zero or non-finite vector for a text of 25 characters",
+        ),
+        (
+            lambda texts: vector_for(texts, BAD, [1.0] * 32),
+            "PoisonError: .* a vector of dimension 32 where 64 was due for a text of 25 characters",
+        ),
     ],
-    ids=["refused", "NaN"],
+    ids=["refused", "NaN", "dimension"],
 )
 def test_one_text_that_a_service_cannot_embed_is_a_dead_letter_alone_and_stored_once_it_can(
     make: Callable[..., Stepped], service: Service, behave: Callable[[list[str]], Answer | None], reason: str

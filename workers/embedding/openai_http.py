@@ -9,6 +9,7 @@ in a message what they were sent.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -27,6 +28,7 @@ FIRST_BATCH = 64
 """Texts in the first request; halved when the service refuses, and kept there."""
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 60.0
+"""For a whole answer, and for a silence in it."""
 TOO_MUCH = frozenset({400, 413, 422})
 """Answers to a batch that is too large, or to a text that cannot be embedded; halving tells which."""
 FAILED = frozenset({424, 500})
@@ -41,11 +43,19 @@ _CODE_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 class _Failed(Exception):
     """This request failed; a smaller one may not."""
 
-    def __init__(self, error: PoisonError | EmbedderUnavailable, *, too_much: bool = False) -> None:
+    def __init__(
+        self,
+        error: PoisonError | EmbedderUnavailable,
+        *,
+        too_much: bool = False,
+        if_all: ModelError | EmbedderUnavailable | None = None,
+    ) -> None:
         super().__init__()
         self.error = error
         """What it means when one text alone fails so, and others do not."""
         self.too_much = too_much
+        self.if_all = if_all or EmbedderUnavailable(f"{error}; it fails on every text: see its log")
+        """What it means when another text fails as well."""
 
 
 class OpenAIEmbedder:
@@ -125,6 +135,8 @@ class OpenAIEmbedder:
             return self._request(texts), {}
         except _Failed as failed:
             too_much = failed.too_much
+            if len(texts) > 1 and isinstance(failed.if_all, ModelError):
+                self._check_another(failed.if_all)  # another model is told at once, not text by text
         if len(texts) == 1:
             return self._embed_again(texts)
         half = (len(texts) + 1) // 2
@@ -136,18 +148,19 @@ class OpenAIEmbedder:
         return np.concatenate([first, second]), errors | {half + at: error for at, error in more.items()}
 
     def _embed_again(self, texts: list[str]) -> tuple[Vectors, dict[int, ScopeRecallError]]:
-        """The text that failed alone, blamed for it when it fails before and after another one does not.
-
-        Raises `EmbedderUnavailable` when that one fails as well: no text is to blame.
-        """
-        try:
-            self._request([PROBE], quote=True)
-        except _Failed as failed:
-            raise EmbedderUnavailable(f"{failed.error}; it fails on every text: see its log") from None
+        """The text that failed alone, blamed for it when it fails before and after another one does not."""
+        self._check_another()
         try:
             return self._request(texts), {}  # what failed may have come back since
         except _Failed as failed:
             return np.full((1, self.dimension), np.nan, np.float32), {0: failed.error}
+
+    def _check_another(self, if_not: ModelError | None = None) -> None:
+        """Raise unless another text is embedded: then no text is to blame, and `if_not` says what is."""
+        try:
+            self._request([PROBE], quote=True)
+        except _Failed as failed:
+            raise if_not or failed.if_all from None
 
     @property
     def _where(self) -> str:
@@ -162,7 +175,7 @@ class OpenAIEmbedder:
 
         body = {"model": self._model, "input": texts, "encoding_format": "float"}
         try:
-            answer = self._client.post(self._url, json=body)
+            answer = self._post(body)
         except httpx.InvalidURL as error:
             raise ModelError(f"{self._where} not a usable URL: {error}") from None
         except httpx.RequestError as error:
@@ -179,6 +192,22 @@ class OpenAIEmbedder:
         except (ValueError, RecursionError):
             raise _Failed(EmbedderUnavailable(f"{self._where} the answer is not JSON")) from None
         return self._parse(parsed, texts)
+
+    def _post(self, body: dict[str, Any]) -> Any:
+        """The service's answer. Raises httpx' time-out when it is not complete after ANSWER_SECONDS.
+
+        httpx itself bounds only the time between two pieces, so that one that trickles would be read for ever.
+        """
+        import httpx
+
+        deadline = time.monotonic() + ANSWER_SECONDS
+        raw = b""
+        with self._client.stream("POST", self._url, json=body) as answer:
+            for piece in answer.iter_raw():
+                raw += piece
+                if time.monotonic() > deadline:
+                    raise httpx.ReadTimeout("", request=answer.request)
+        return httpx.Response(answer.status_code, headers=answer.headers, content=raw)
 
     def _refuse(self, answer: Any, reason: str, texts: list[str]) -> NoReturn:
         """Raise what a status other than 200 means."""
@@ -208,9 +237,10 @@ class OpenAIEmbedder:
                 EmbedderUnavailable(f"{self._where} vectors for {_sized(texts)} are missing, uneven or not numbers")
             ) from None
         if self.dimension and dimension != self.dimension:
-            raise ModelError(
-                f"{self._where} vectors of dimension {dimension} where {self.dimension} was due; another model answers "
-                "under this name"
+            wrong = f"of dimension {dimension} where {self.dimension} was due"
+            raise _Failed(
+                PoisonError(f"{self._where} a vector {wrong} for {_sized(texts)}, while others get the right ones"),
+                if_all=ModelError(f"{self._where} vectors {wrong}; another model answers under this name"),
             )
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not (np.isfinite(norms) & (norms > MIN_NORM)).all():
