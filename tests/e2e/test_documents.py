@@ -86,7 +86,7 @@ def test_every_block_of_the_readme_runs_in_order(cli: Cli, folder: Path, model: 
         assert stop(system) == 0
     everything = "\n".join(said)
     assert "accepted 3, rejected 0" in everything
-    assert "4 turns can be recalled" in everything
+    assert "4 turns are stored, and none waits" in everything
     assert '{"results":[{"status":"accepted"' in everything
     assert everything.count("The proxy listens on 8443") >= 3, "by recall, by a filtered recall, and over HTTP"
     assert "部署失败是因为证书过期了" in everything

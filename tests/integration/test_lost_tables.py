@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Callable
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from bytes_left import holding
-from click.testing import CliRunner, Result
 from reconciling import TURNS, active, ask, run, said, small_system, table_of
 
 from producers.errors import StoreDamaged
@@ -18,11 +16,9 @@ from producers.settings import Settings
 from query.question import Question
 from query.recall import Recaller
 from stepped import Stepped, turn
-from workers.commands.drain import drain
 from workers.maintenance import reconcile as job
 from workers.maintenance.forget import forget
 from workers.status import gather_status
-from workers.stores.lance_connection import LanceConnection
 from workers.stores.scope import Scope
 from workers.stores.selection import Selection
 from workers.stores.vectors import VectorStore
@@ -64,25 +60,6 @@ def test_a_deleted_table_is_told_at_once_and_built_again_and_open_handles_go_on(
     system.settle()
     assert system.counts() == (TURNS + 2, 74, 74)
     assert run(system).outcome == "nothing"
-
-
-def test_drain_says_what_is_missing_of_a_table_and_that_it_is_gone(system: Stepped) -> None:
-    def drained() -> Result:
-        return CliRunner().invoke(drain, env={**system.settings.as_environment(), "COLUMNS": "200"})
-
-    assert (drained().exit_code, f"{TURNS} turns can be recalled" in drained().stdout) == (0, True)
-    space = active(system.settings).space
-    vectors = VectorStore(system.settings.vectors_location)
-    gone = ", ".join(map(repr, sorted(vectors.keys(space))[:20]))
-    LanceConnection(system.settings.vectors_location).write(space, lambda table: table.delete(f"vector_id IN ({gone})"))
-    lacking = drained()
-    assert (lacking.exit_code, lacking.stdout) == (1, "")
-    assert "not every turn can be recalled: the vector table has 52 rows for 72 chunks" in lacking.stderr
-    shutil.rmtree(table_of(system.settings))
-    lost = CliRunner().invoke(drain, ["--json"], env=system.settings.as_environment())
-    found = json.loads(lost.stdout)
-    assert (lost.exit_code, found["drained"]) == (1, True)
-    assert found["problem"].startswith("the vector table is gone, so none of 72 chunks is found")
 
 
 def test_a_worker_builds_the_full_text_index_of_a_table_that_it_had_to_make_again(system: Stepped) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
 from typing import Any
 
 import click
 
-from producers.errors import NotReady, StoreUnavailable, StreamAway
+from producers.errors import StreamAway
 from producers.settings import LANES, Settings
 from producers.spool import spooled
 from producers.stream import SEND_SECONDS, EventStream
@@ -28,17 +27,15 @@ AWAY_POLL = 0.5
 def drain(terminal: Terminal, timeout: float) -> int:
     """Send what is spooled here, then wait until the streams are empty and every turn is indexed.
 
-    Exit 1 when turns are left or became dead letters, or when vectors are missing by which turns are found.
+    Exit 1 when turns are left or became dead letters.
     """
     started = time.monotonic()
     progress = wait_until_drained(terminal, timeout)
-    problem = None if progress.waiting else missing_vectors(terminal.settings)
     result: dict[str, Any] = {
         "drained": progress.waiting == 0,
         "waiting": progress.waiting,
         "dead": progress.dead,
         "turns": progress.turns,
-        "problem": problem,
         "seconds": round(time.monotonic() - started, 2),
     }
     if terminal.json:
@@ -48,13 +45,11 @@ def drain(terminal: Terminal, timeout: float) -> int:
             f"error: {progress.waiting:,} turns still wait after {timeout:g} s; `scope-recall status` says what holds "
             "them up. They are safe, and drain can be called again",
         )
-    elif problem:
-        terminal.note(f"error: nothing waits any more, but not every turn can be recalled: {problem}")
     else:
-        terminal.say(f"drained in {result['seconds']} s: {progress.turns:,} turns can be recalled")
+        terminal.say(f"drained in {result['seconds']} s: {progress.turns:,} turns are stored, and none waits")
     if progress.dead and not terminal.json:
         terminal.note(f"{progress.dead} dead letters could not be stored: see `scope-recall dead list`")
-    return IN_PART if progress.waiting or progress.dead or problem else DONE
+    return IN_PART if progress.waiting or progress.dead else DONE
 
 
 def wait_until_drained(terminal: Terminal, timeout: float) -> Progress:
@@ -81,24 +76,6 @@ def wait_until_drained(terminal: Terminal, timeout: float) -> Progress:
                 if progress.waiting == 0 or late:
                     return progress
             time.sleep(POLL)
-
-
-def missing_vectors(settings: Settings) -> str | None:
-    """What the vector table lacks of what the catalog calls stored, as recall tells it."""
-    from workers.completeness import Completeness  # with the stores, which take a second to load
-    from workers.stores.catalog import Catalog
-    from workers.stores.vectors import VectorStore
-
-    try:
-        with closing(Catalog.open(settings.catalog_location)) as catalog:
-            active = catalog.spaces.active()
-            if active is None:
-                return None
-            return Completeness(catalog, VectorStore(settings.vectors_location), active.space).problem()
-    except NotReady:  # nothing has been stored yet
-        return None
-    except StoreUnavailable as error:
-        return str(error)
 
 
 def send_spooled(settings: Settings) -> None:
