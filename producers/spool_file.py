@@ -61,12 +61,18 @@ def decode(data: bytes, start: int = 0) -> Iterator[Record]:
 def whole(data: bytes, start: int) -> Iterator[Record]:
     """The records from `start`, those behind damage too: the next is where a length and a checksum fit again.
 
-    JSON holds no zero byte and a length does, so that nothing within an event is taken for a record.
+    The highest byte of a moment is zero, or a zero follows it where the event is erased; JSON holds none. So nothing
+    within an event is taken for a record, and what holds no zero is passed over quickly.
     """
     while start + _FRAME.size <= len(data):
         if record := _record_at(data, start):
             yield record
-        start = record.end if record else start + 1
+            start = record.end
+            continue
+        zero = data.find(b"\0", start + 1)
+        if zero < 0:
+            return
+        start = max(start + 1, zero - _FRAME.size - _MOMENT.size)
 
 
 def events(data: bytes, start: int) -> Iterator[Record]:

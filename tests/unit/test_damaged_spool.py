@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from producers.settings import Settings, load_settings
 from producers.spool import Spool, damaged, erase_spooled, spooled, spooled_for_others
-from producers.spool_file import HEADER, encode, locked
+from producers.spool_file import ERASED, HEADER, encode, locked, whole
 from spool_sender import held, send
 
 
@@ -23,6 +26,20 @@ def damage_at(path: Path, at: int) -> None:
 
 
 FIVE = [b'{"content":"number %d"}' % n for n in range(5)]
+
+
+@given(st.lists(st.tuples(st.text(), st.sampled_from([0, 1_800_000_000_000, ERASED])), min_size=1), st.data())
+def test_whatever_a_byte_is_damaged_to_all_other_records_are_found(
+    records: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    """An erased one is zeros."""
+    payloads = [bytes(9) if moment == ERASED else json.dumps(text).encode() for text, moment in records]
+    encoded = [encode(payload, moment) for payload, (_, moment) in zip(payloads, records, strict=True)]
+    hit = data.draw(st.integers(0, len(encoded) - 1))
+    damaged_one = bytearray(encoded[hit])
+    damaged_one[data.draw(st.integers(0, len(damaged_one) - 1))] ^= data.draw(st.integers(1, 255))
+    found = [record.payload for record in whole(b"".join([*encoded[:hit], damaged_one, *encoded[hit + 1 :]]), 0)]
+    assert found == payloads[:hit] + payloads[hit + 1 :]
 
 
 @pytest.mark.parametrize("part", [0, 4, 8, 16, 30], ids="length checksum moment payload last".split())
