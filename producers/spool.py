@@ -20,7 +20,7 @@ from threading import Lock
 from producers.connection import safe_location
 from producers.errors import SpoolFull, StreamUnavailable
 from producers.settings import LANES, Lane, Settings
-from producers.spool_file import HEADER, MAGIC, Record, decode, encode, events, first_unsent, locked
+from producers.spool_file import DAMAGED, HEADER, MAGIC, Record, damage, decode, encode, events, first_unsent, locked
 
 FOLDER = "spool"
 SUFFIX = ".spool"
@@ -141,19 +141,40 @@ def spooled_for_others(settings: Settings) -> dict[str, int]:
     counts: dict[str, int] = {}
     for path in _listed(settings.data_dir / FOLDER):
         data = b"" if path.name.startswith(ours) else _content(path)
-        for first in list(decode(data, HEADER.size))[:1]:
+        waiting = len(list(events(data, first_unsent(data))))
+        if first := next(decode(data, HEADER.size), None):
             address, prefix, _ = json.loads(first.payload)
             name = f"{address}, key prefix {prefix}"
-            counts[name] = counts.get(name, 0) + len(list(events(data, first_unsent(data))))
+            counts[name] = counts.get(name, 0) + waiting
+        elif waiting:
+            counts[f"its address in {path.name} is damaged"] = waiting
     return counts
 
 
+def damaged(settings: Settings) -> list[str]:
+    """What of this data dir's spool could not be read, and what to do, a sentence a file."""
+    sizes = {
+        path: sum(end - start for start, end in damage(_content(path)))
+        for path in _listed(settings.data_dir / FOLDER, DAMAGED)
+    }
+    return [
+        f"{size:,} bytes of {path} could not be read: the turns in them were accepted and cannot be recalled; all "
+        "others of that file were sent. Push again what was pushed while Redis was away (what is stored already is "
+        "kept once), then delete the file"
+        for path, size in sizes.items()
+    ]
+
+
 def erase_spooled(settings: Settings, covers: Callable[[Record], bool]) -> int:
-    """Overwrite the events in this data dir that `covers`, for whatever Redis; returns how many were to be sent."""
+    """Overwrite the events in this data dir that `covers`, for whatever Redis; returns how many were to be sent.
+
+    What was kept aside is looked at last: a sender may do that to a file meanwhile.
+    """
     erased = 0
-    for path in _listed(settings.data_dir / FOLDER):
-        with locked(path) as file:
-            erased += file.erase(covers) if file is not None else 0
+    for suffix in (SUFFIX, DAMAGED):
+        for path in _listed(settings.data_dir / FOLDER, suffix):
+            with locked(path) as file:
+                erased += file.erase(covers) if file is not None else 0
     return erased
 
 
@@ -182,9 +203,9 @@ def _prefix(destination: tuple[str, str, str]) -> str:
     return f"{destination[-1]}-{hashlib.sha256(json.dumps(destination).encode()).hexdigest()[:12]}-"
 
 
-def _listed(folder: Path) -> list[Path]:
+def _listed(folder: Path, suffix: str = SUFFIX) -> list[Path]:
     try:
-        return sorted(path for path in folder.iterdir() if path.suffix == SUFFIX)
+        return sorted(path for path in folder.iterdir() if path.suffix == suffix)
     except (FileNotFoundError, NotADirectoryError, PermissionError):  # nothing was spooled, or it is another user's
         return []
 

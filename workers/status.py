@@ -20,7 +20,7 @@ from producers.high_water import over_high_water
 from producers.keys import Keys
 from producers.scripts import foreign_scripts
 from producers.settings import LANES, Settings
-from producers.spool import FOLDER, spooled, spooled_for_others
+from producers.spool import FOLDER, damaged, spooled, spooled_for_others
 from producers.stream import read_backlog
 from workers.completeness import Completeness
 from workers.disk import NEARLY_FULL_BYTES, disks, shown_size
@@ -137,6 +137,7 @@ def _gather_spool(settings: Settings, status: dict[str, Any]) -> None:
             f"{events:,} accepted turns wait in {folder} for another Redis ({destination}): they are safe; send them "
             "with `scope-recall push /dev/null` under the settings they were pushed with, or delete their files"
         )
+    status["degraded"] += damaged(settings)
 
 
 def _workers(client: redis.Redis) -> list[dict[str, Any]]:

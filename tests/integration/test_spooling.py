@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -204,6 +205,22 @@ def test_status_tells_what_is_spooled_and_for_which_other_redis(settings: Settin
     assert "2 accepted turns wait" in degraded
     assert "1 accepted turns wait" in degraded
     assert "for another Redis (redis://127.0.0.1:1/0, key prefix scope-recall)" in degraded
+
+
+def test_turns_behind_damage_are_sent_and_status_tells_what_to_push_again(settings: Settings) -> None:
+    left_behind(settings, [turn(f"turn {n}", n) for n in range(1200)])
+    (path,) = (settings.data_dir / "spool").iterdir()
+    path.write_bytes(path.read_bytes().replace(b"turn 500", b"turn 5x0"))
+    with embedded_redis(settings):
+        system = Stepped(settings)
+        system.settle()
+        assert system.counts() == (1199, 1199, 1199)
+        assert spooled(settings).files == 0
+        (said,) = [line for line in gather_status(settings)["degraded"] if "could not be read" in line]
+        assert re.match(rf"\d+ bytes of {path}\.damaged could not be read: the turns in them were accepted", said)
+        system.push(*[turn(f"turn {n}", n) for n in range(1200)])
+        system.settle()
+        assert system.counts() == (1200, 1200, 1200)
 
 
 def test_a_producer_killed_in_the_middle_of_appends_loses_only_the_append_that_had_not_returned(

@@ -19,36 +19,12 @@ from producers.errors import SpoolFull, StreamUnavailable
 from producers.settings import Settings, load_settings
 from producers.spool import SEGMENT_BYTES, Spool, Spooled, spooled, spooled_for_others
 from producers.spool_file import decode, encode, locked
+from spool_sender import held, send
 
 PAYLOADS = st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=5)
 DISK = hypothesis_settings(deadline=None, max_examples=50)
 """An fsync takes as long as it takes."""
 APPENDS = st.lists(PAYLOADS, max_size=8)
-
-
-def held(spool: Spool) -> list[bytes]:
-    """What a sender would find, in its order."""
-    found = []
-    for path in spool.paths():
-        with locked(path) as file:
-            assert file is not None
-            found += [record.payload for record in file.unsent()]
-    return found
-
-
-def send(spool: Spool, count: int) -> list[bytes]:
-    """Take the first `count` events out, as a sender does: advance, and remove what is empty."""
-    sent: list[bytes] = []
-    for path in spool.paths():
-        with locked(path) as file:
-            assert file is not None
-            records = file.unsent()[: count - len(sent)]
-            if records:
-                file.advance(records[-1].end)
-                sent += [record.payload for record in records]
-            if not file.unsent():
-                file.remove()
-    return sent
 
 
 @given(st.lists(st.binary(min_size=1, max_size=60), max_size=20), st.data())

@@ -9,7 +9,7 @@ import click
 
 from producers.errors import StreamAway
 from producers.settings import LANES, Settings
-from producers.spool import spooled
+from producers.spool import damaged, spooled
 from producers.stream import SEND_SECONDS, EventStream
 from producers.terminal import DONE, IN_PART, Terminal, command, examples
 from workers.progress import Progress, in_streams, read_progress
@@ -49,6 +49,8 @@ def drain(terminal: Terminal, timeout: float) -> int:
         terminal.say(f"drained in {result['seconds']} s: {progress.turns:,} turns are stored, and none waits")
     if progress.dead and not terminal.json:
         terminal.note(f"{progress.dead} dead letters could not be stored: see `scope-recall dead list`")
+    for warning in damaged(terminal.settings):
+        terminal.note(f"warning: {warning}")
     return IN_PART if progress.waiting or progress.dead else DONE
 
 
