@@ -99,7 +99,7 @@ class Repair:
             return self._compare(stored)
         except StoreDamaged as error:
             log.warning("vector_table_damaged", space=stored.space.id, reason=str(error))
-            discarded = self._discard_if_damaged(stored.space, indexes="_indices" in str(error))
+            discarded = self._discard_if_damaged(stored.space)
         return self._compare(stored) + Counter(discarded=discarded)
 
     def _compare(self, stored: StoredSpace) -> Counter[str]:
@@ -200,12 +200,11 @@ class Repair:
             with self._catalog.locks.erasing():
                 self._vectors.drop_history(space)
 
-    def _discard_if_damaged(self, space: Space, *, indexes: bool) -> int:
-        """Drop a table that cannot be read, 1 if so; where only its `indexes` are broken they are built anew."""
+    def _discard_if_damaged(self, space: Space) -> int:
+        """Drop a table that cannot be read, 1 if so; where only its indexes are broken they are built anew."""
         with self._catalog.locks.maintaining(), self._catalog.locks.erasing():
             try:
-                if indexes:
-                    self._rebuild_indexes(space)
+                self._rebuild_indexes(space)  # LanceDB seldom says which file it was
                 for keys in key_ranges(self._vectors.count(space) or 0):
                     self._repair.keys(space, keys)
                 return 0
