@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from producers.errors import Busy, NotReady
@@ -34,6 +34,8 @@ FILL = "reembed-fill"
 """The lease of whoever fills: a command in the foreground, or the job, which leaves it to the command."""
 SLICE_SECONDS = 45.0
 """One run of the job; other jobs of the worker have their turn in between."""
+BEHIND = timedelta(minutes=5)
+"""How old the tables may be that two models are compared by; old versions are kept for longer."""
 
 log = get_logger(__name__)
 
@@ -196,10 +198,12 @@ class Reembedding:
             if not self._holds():
                 raise Stopped
 
+        # As of one moment: hundreds of questions, between each two of which workers add files to the table.
+        vectors = VectorStore(self._settings.vectors_location, behind=BEHIND)
         recall = {}
         for stored in (active, building):
             embedder = models.embedder(stored, self._settings)
-            recall[stored.state] = dense_recall(self._catalog, self._vectors, embedder, stored.space, probes, pause)
+            recall[stored.state] = dense_recall(self._catalog, vectors, embedder, stored.space, probes, pause)
         return {
             "probes": len(probes),
             "probes_are": source,

@@ -56,9 +56,12 @@ at 500,000 an upsert of 256 rows took 46 ms instead of 33."""
 class LanceConnection:
     """Tables of one location by space. Safe to share between threads; never fork a process that has used it."""
 
-    def __init__(self, location: str, cache: CacheBytes | None = None) -> None:
+    def __init__(self, location: str, cache: CacheBytes | None = None, behind: timedelta = timedelta(0)) -> None:
+        """`behind`: how old what is read may be. Zero: each read looks for a newer version, so that what another
+        process has committed is found."""
         self.location = location
         self._cache = cache
+        self._behind = behind
         self._lock = threading.Lock()
         self._connection: Any = None
         self._tables: dict[str, Any] = {}
@@ -145,9 +148,8 @@ class LanceConnection:
                 import lancedb
 
                 session = lancedb.Session(*self._cache) if self._cache else None
-                # Zero: each read looks for a newer version, so that what another process has committed is found.
                 self._connection = lancedb.connect(
-                    self.location, read_consistency_interval=timedelta(0), session=session
+                    self.location, read_consistency_interval=self._behind, session=session
                 )
             return self._connection
 

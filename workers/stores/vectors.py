@@ -70,10 +70,11 @@ class VectorStore:
     Every method raises `StoreUnavailable` when LanceDB fails, after the retries that make sense.
     """
 
-    def __init__(self, location: str, cache: CacheBytes | None = None) -> None:
-        """`location`: a folder, or an object store's URI. `cache` None: as much as LanceDB likes."""
+    def __init__(self, location: str, cache: CacheBytes | None = None, behind: timedelta = timedelta(0)) -> None:
+        """`location`: a folder, or an object store's URI. `cache` None: as much as LanceDB likes. `behind`: how old
+        what is read may be."""
         self.location = location
-        self._lance = LanceConnection(location, cache)
+        self._lance = LanceConnection(location, cache, behind)
         self._searchable: dict[str, Any] = {}
         """The handle of each table that is known to have its full-text index; a table that is lost comes as another."""
 
