@@ -14,11 +14,6 @@ from workers.stores.lance_indexes import with_search
 from workers.stores.lance_schema import KEY, TERMS, TURN, VECTOR
 
 MARGIN = 4
-"""A quarter more than is wanted is asked for at first."""
-WIDER = 4
-LEAST_SEEN = 500
-MOST_EQUAL = 5
-"""Times what is wanted: a search for so many is the last to look for equals."""
 
 
 @dataclass(frozen=True)
@@ -35,19 +30,10 @@ def candidates(found: Any, scores: NDArray[np.float32]) -> list[Candidate]:
 
 
 def steady(fetch: Callable[[int], list[Candidate]], limit: int) -> list[Candidate]:
-    """The `limit` best of a search, ties by id: which of several equals LanceDB names before a cut depends on which of
-    its threads comes first, so as many more are asked for as it takes to see all that are equal at the cut."""
-    asked = limit + limit // MARGIN + 1
-    while True:
-        found = sorted(fetch(asked), key=lambda one: (-one.score, one.vector_id))
-        last = min(limit, len(found))
-        if (
-            len(found) < asked
-            or found[last - 1].score > found[-1].score
-            or asked >= max(MOST_EQUAL * limit, LEAST_SEEN)
-        ):
-            return found[:limit]
-        asked *= WIDER
+    """The `limit` best of a search, ties by id: which of several equals LanceDB names before a cut may depend on which
+    of its threads comes first. A quarter more is asked for, which shows them unless many are equal at the cut."""
+    found = fetch(limit + limit // MARGIN + 1)
+    return sorted(found, key=lambda one: (-one.score, one.vector_id))[:limit]
 
 
 def nearest(
