@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +11,6 @@ from numpy.typing import NDArray
 from workers.stores.index_search import IndexSearch
 from workers.stores.lance_indexes import with_search
 from workers.stores.lance_schema import KEY, TERMS, TURN, VECTOR
-
-MARGIN = 4
 
 
 @dataclass(frozen=True)
@@ -29,11 +26,9 @@ def candidates(found: Any, scores: NDArray[np.float32]) -> list[Candidate]:
     return list(map(Candidate, found[KEY].to_pylist(), found[TURN].to_pylist(), scores.tolist()))
 
 
-def steady(fetch: Callable[[int], list[Candidate]], limit: int) -> list[Candidate]:
-    """The `limit` best of a search, ties by id: which of several equals LanceDB names before a cut may depend on which
-    of its threads comes first. A quarter more is asked for, which shows them unless many are equal at the cut."""
-    found = fetch(limit + limit // MARGIN + 1)
-    return sorted(found, key=lambda one: (-one.score, one.vector_id))[:limit]
+def steady(found: list[Candidate]) -> list[Candidate]:
+    """Best first, ties by id: LanceDB names equals in the order in which its threads come to them."""
+    return sorted(found, key=lambda one: (-one.score, one.vector_id))
 
 
 def nearest(

@@ -152,7 +152,7 @@ class VectorStore:
 
         def search(table: Any) -> list[Candidate]:
             where = scope_filter(scope, facts=not scope.where or has_facts(table))
-            return steady(lambda count: nearest(table, vector, where, count, None if exact else how), limit)
+            return steady(nearest(table, vector, where, limit, None if exact else how))
 
         return self._lance.read(space, search, []) if limit > 0 else []
 
@@ -168,7 +168,7 @@ class VectorStore:
 
         def search(table: Any) -> list[Candidate]:
             where = scope_filter(scope, facts=not scope.where or has_facts(table))
-            return steady(lambda count: sharing(table, words, where, count), limit)
+            return steady(sharing(table, words, where, limit))
 
         return self._lance.read(space, search, [])
 
