@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from threading import Event
 
 import redis
@@ -166,7 +166,9 @@ def run_intake(settings: Settings, name: str, stopping: Event) -> None:
         # Its loop waits for a Redis that is away, so a single call need not: a stop is noticed at once.
         lanes = [pool.submit(Intake(connect(settings), settings, lane, consumer, stopping).run) for lane in LANES]
         mark_ready(settings.data_dir, name)
-        done, _ = wait(lanes, return_when=FIRST_EXCEPTION)
+        # Looked at now and then: a signal that another thread takes does not wake one that waits without an end.
+        while not (done := wait(lanes, IDLE_BLOCK, FIRST_COMPLETED).done):
+            pass
         stopping.set()
         for lane in done:
             lane.result()
