@@ -7,16 +7,17 @@ LanceDB sorts the vectors of an index it builds in files of the folder that TMPD
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
 from producers.settings import Settings
-from workers.supervision.tree_state import ProcessId
 
 FOLDER = "tmp"
-_PER_SECOND = 1000
+LOCK = "lock"
+"""In each folder, held by its process: a pid says nothing of a process in another container on the same data dir."""
 
 
 def keep_in_data_dir(settings: Settings) -> None:
@@ -24,9 +25,11 @@ def keep_in_data_dir(settings: Settings) -> None:
     if not settings.data_dir.is_dir():
         return
     clear(settings)
-    folder = settings.data_dir / FOLDER / _name(ProcessId.of(os.getpid()))
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (settings.data_dir / FOLDER).mkdir(mode=0o700, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(dir=settings.data_dir / FOLDER))
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # until this process ends, however it does
     except OSError:  # read-only: nothing is written then
         return
     os.environ["TMPDIR"] = str(folder)
@@ -36,17 +39,15 @@ def keep_in_data_dir(settings: Settings) -> None:
 
 def clear(settings: Settings) -> None:
     """Delete what processes that are gone have left."""
-    for folder in (settings.data_dir / FOLDER).glob("*-*"):
-        if not _runs(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _name(process: ProcessId) -> str:
-    return f"{process.pid}-{int(process.created * _PER_SECOND)}"
-
-
-def _runs(folder: Path) -> bool:
-    pid, _, created = folder.name.partition("-")
-    if not (pid.isdecimal() and created.isdecimal()):
-        return True  # nobody's of ours
-    return ProcessId(int(pid), int(created) / _PER_SECOND).alive()
+    for lock in (settings.data_dir / FOLDER).glob(f"*/{LOCK}"):
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(lock.parent, ignore_errors=True)
+        except BlockingIOError:  # it runs
+            pass
+        finally:
+            os.close(descriptor)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from importing import lines
 
 from hermes_provider import Make, providers
 from hermes_service import FakeService, fake_service
 from producers.connection import connect
 from producers.settings import Settings, load_settings
 from stepped import Stepped
+from workers.stores.catalog import Catalog
 from workers.supervision.redis_server import embedded_redis
 
 
@@ -55,3 +58,17 @@ def make_provider(tmp_path: Path, settings: Settings, recall_service: FakeServic
     """Makes the Hermes plug-in in a home of the test's own, on its data dir and service."""
     with providers(tmp_path / "home", data_dir=str(settings.data_dir), url=recall_service.url) as make:
         yield make
+
+
+@pytest.fixture
+def catalog(live_settings: Settings) -> Iterator[Catalog]:
+    """The catalog of a running system."""
+    with closing(Catalog.open(live_settings.catalog_location, create=True)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A transcript of ten turns, in the format of `importing`."""
+    (tmp_path / "old.lines").write_text(lines(range(10)))
+    return tmp_path / "old.lines"

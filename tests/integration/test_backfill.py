@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,18 +27,6 @@ from workers.stores.catalog import Catalog
 from workers.stores.imports import BESIDE_LIVE
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def catalog(live_settings: Settings) -> Iterator[Catalog]:
-    with closing(Catalog.open(live_settings.catalog_location, create=True)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    (tmp_path / "old.lines").write_text(lines(range(10)))
-    return tmp_path / "old.lines"
 
 
 def test_turns_arrive_in_order_with_their_place_and_a_second_run_sends_nothing(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,18 +25,6 @@ class Others(Lines):
     """Another format, which takes every line for something that is no conversation."""
 
     name = "others"
-
-
-@pytest.fixture
-def catalog(live_settings: Settings) -> Iterator[Catalog]:
-    with closing(Catalog.open(live_settings.catalog_location, create=True)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    (tmp_path / "old.lines").write_text(lines(range(10)))
-    return tmp_path / "old.lines"
 
 
 def test_a_file_that_was_read_in_a_wrong_format_is_read_in_the_right_one(

@@ -27,6 +27,16 @@ print(file.name)
 """
 
 
+STAYS = """
+import sys, tempfile, time
+from producers.settings import load_settings
+from workers.temporary import keep_in_data_dir
+keep_in_data_dir(load_settings(data_dir=sys.argv[1]))
+print(tempfile.gettempdir(), flush=True)
+time.sleep(60)
+"""
+
+
 def leave_a_file(folder: Path, how: str) -> str:
     command = [sys.executable, "-c", LEAVES_A_FILE, str(folder), how]
     return subprocess.run(command, check=False, capture_output=True, text=True).stdout.strip()
@@ -38,15 +48,20 @@ def test_what_a_killed_process_left_goes_and_what_runs_stays(settings: Settings)
     assert list((settings.data_dir / "tmp").iterdir()) == []
     leave_a_file(settings.data_dir, "killed")
     (left,) = (settings.data_dir / "tmp").rglob("left")
-    mine = settings.data_dir / "tmp" / temporary._name(temporary.ProcessId.of(os.getpid()))
-    mine.mkdir()
+    running = subprocess.Popen([sys.executable, "-c", STAYS, str(settings.data_dir)], stdout=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    mine = Path(running.stdout.readline().strip())
     strange = settings.data_dir / "tmp" / "some-body"
     strange.mkdir()
     temporary.clear(settings)
     assert not left.exists()
     assert mine.is_dir()
     assert strange.is_dir()
-    mine.rmdir()
+    running.kill()
+    running.wait()
+    running.stdout.close()
+    temporary.clear(settings)
+    assert not mine.exists()
 
 
 def test_a_data_dir_that_is_not_there_is_not_made(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
